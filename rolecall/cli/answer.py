@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rolecall.cli.connect import problem
-from rolecall.cli.output import duration, is_terminal, paint, print_notice, strip_control
+from rolecall.cli.output import duration, is_terminal, paint, print_notice, strip_control, took
 from rolecall.cli.progress import ProgressLine
-from rolecall.model.a2a import PAUSED, TERMINAL, TaskState
+from rolecall.model.a2a import PAUSED, TERMINAL, JsonObject, TaskState
 
 if TYPE_CHECKING:
     from worker_sdk import HubClient
@@ -123,11 +123,12 @@ class AnswerPrinter:
         if state == TaskState.COMPLETED and not self._printed and not (is_terminal(sys.stdout) and is_terminal(sys.stderr)):
             self._print("\n".join(self._statuses))  # nobody has seen them, and there is no other answer
         self.start_line()
-        worker = await self._worker(hub) or self.role
-        took = duration(self._last_event - self._started)
+        row = await self._row(hub)
+        worker = row.get("worker") or self.role
+        time_taken = took(row) or duration(self._last_event - self._started)
         good = state == TaskState.COMPLETED
         mark = "✓" if good else "?" if state in PAUSED else "✗"
-        line = " · ".join(part for part in (f"{mark} {state}", worker, took) if part)
+        line = " · ".join(part for part in (f"{mark} {state}", worker, time_taken) if part)
         click.echo(
             paint(strip_control(line), "green" if good else "yellow" if state in PAUSED else "red", sys.stderr), err=True
         )
@@ -138,17 +139,17 @@ class AnswerPrinter:
             print_notice(f"  {self.failure}")
         return 0 if good else 1
 
-    async def _worker(self, hub: HubClient) -> str | None:
-        """The worker that answered. A restarted hub still knows it, though not why it was chosen."""
+    async def _row(self, hub: HubClient) -> JsonObject:
+        """The worker that answered and the times of the task: it may be older than this command. Empty: the hub cannot tell."""
         from worker_sdk import RolecallError
 
         if self.task_id is None:
-            return None
+            return {}
         try:
             page = await hub.tasks(context_id=self.context_id, limit=100)
         except RolecallError:
-            return None
-        return next((task["worker"] for task in page.get("tasks") or [] if task.get("id") == self.task_id), None)
+            return {}
+        return next((task for task in page.get("tasks") or [] if task.get("id") == self.task_id), {})
 
 
 async def follow(

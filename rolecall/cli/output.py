@@ -11,6 +11,9 @@ from typing import IO, Any
 
 import click
 
+from rolecall.model.a2a import JsonObject
+from rolecall.protocol.text.timestamp import moment
+
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 _STATE_COLOURS = {
     "ready": "green",
@@ -129,7 +132,18 @@ def disk_use(use: Mapping[str, Any]) -> str:
     return f"disk {size(use['used'])} of {size(use['limit'])}{growth}"
 
 
+def took(row: JsonObject) -> str:
+    """How long a task took, from its admission to its last change; empty if the row does not tell."""
+    begun, changed = moment(str(row.get("created"))), moment(str(row.get("updated")))
+    return duration(max(0.0, changed - begun)) if begun is not None and changed is not None else ""
+
+
 def duration(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return (
+        f"{minutes} min" if minutes < 120 else f"{seconds / 3600:.0f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} d"
+    )

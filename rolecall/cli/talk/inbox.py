@@ -10,8 +10,8 @@ import click
 from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow
 from rolecall.cli.connect import problem, reaches_hub
 from rolecall.cli.output import duration, print_data, print_json, print_notice
-from rolecall.cli.tasks.history import tasks
 from rolecall.cli.tasks.ids import whole_id
+from rolecall.cli.tasks.lists import tasks
 from rolecall.model.a2a import PAUSED, JsonObject
 from rolecall.protocol.text.timestamp import moment
 

@@ -8,8 +8,10 @@ import click
 
 from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow, text_of
 from rolecall.cli.connect import reaches_hub
-from rolecall.cli.output import print_data, print_facts, print_json, print_notice, print_table
-from rolecall.cli.tasks import history
+from rolecall.cli.output import print_data, print_facts, print_json, print_notice, print_table, took
+from rolecall.cli.tasks import history, lists
+from rolecall.cli.tasks.ids import whole_id
+from rolecall.cli.tasks.reasons import in_words
 from rolecall.model.task import COUNTED
 
 if TYPE_CHECKING:
@@ -34,8 +36,8 @@ tasks.add_command(history.remove)
 async def list_tasks(hub: HubClient, /, as_json: bool, everything: bool, limit: int, **wanted: str | None) -> None:
     """List tasks, the newest change first."""
     if everything:
-        found = [task async for task in history.tasks(hub, **wanted)]
-        kept = [summary async for summary in history.summaries(hub, **wanted)]
+        found = [task async for task in lists.tasks(hub, **wanted)]
+        kept = [summary async for summary in lists.summaries(hub, **wanted)]
         count = f"{len(found)} tasks, and summaries of {len(kept)} whose logs have been deleted"
         found += kept
     else:
@@ -45,8 +47,11 @@ async def list_tasks(hub: HubClient, /, as_json: bool, everything: bool, limit: 
     if as_json:
         print_json(found)
         return
-    rows = [(t["id"], t["role"], t.get("worker") or "—", t["state"], t["events"], t["updated"]) for t in found]
-    print_table(("TASK", "ROLE", "WORKER", "STATE", "EVENTS", "UPDATED"), rows)
+    rows = [(t["id"], t["role"], t.get("worker") or "—", t["state"], t["events"], took(t), t["updated"]) for t in found]
+    print_table(("TASK", "ROLE", "WORKER", "STATE", "EVENTS", "TOOK", "UPDATED"), rows)
+    for task in found:
+        if question := task.get("question"):
+            print_notice(f"{task['id']} asks: {question}")
     print_notice(f"{count} · hub {hub.url}", "dim")
 
 
@@ -55,7 +60,10 @@ async def list_tasks(hub: HubClient, /, as_json: bool, everything: bool, limit: 
 @click.option("--json", "as_json", is_flag=True, help="The task as an A2A document.")
 @reaches_hub
 async def show_task(hub: HubClient, task_id: str, as_json: bool) -> None:
-    """Show one task: its state, why its worker was chosen, and its results so far."""
+    """Show one task: its state, why its worker was chosen, and its results so far. TASK_ID may be the beginning or the end of
+    the id.
+    """
+    task_id = await whole_id(hub, task_id)
     task = (await hub.get_task(task_id)).raw
     if as_json:
         print_json(task)
@@ -64,7 +72,7 @@ async def show_task(hub: HubClient, task_id: str, as_json: bool) -> None:
     facts = [("task", task.get("id")), ("context", task.get("contextId")), ("state", status.get("state"))]
     facts += [("since", status.get("timestamp")), ("says", text_of(status.get("message") or {}))]
     if decision is not None:
-        facts += [("worker", decision["worker"]), ("chosen by", decision["rule"]), ("candidates", decision["candidates"])]
+        facts += [("worker", decision["worker"]), ("because", in_words(decision))]
     print_facts(facts)
     for artifact in task.get("artifacts") or []:
         print_data(f"\n{artifact.get('name') or artifact.get('artifactId')}:\n{text_of(artifact)}")
@@ -76,6 +84,7 @@ async def show_task(hub: HubClient, task_id: str, as_json: bool) -> None:
 @reaches_hub
 async def follow_task(hub: HubClient, task_id: str, after: int | None) -> int:
     """Print a task's answer until it ends, from its start or after a cursor. Ctrl-C does not stop the task."""
+    task_id = await whole_id(hub, task_id)
     cursor = str(after) if after is not None else None
     answer = AnswerPrinter(task_id=task_id)
     await follow(hub, answer, hub.follow_task(task_id, after=cursor, give_up_after=PATIENCE))
@@ -87,5 +96,6 @@ async def follow_task(hub: HubClient, task_id: str, after: int | None) -> int:
 @reaches_hub
 async def cancel_task(hub: HubClient, task_id: str) -> None:
     """Cancel a task."""
+    task_id = await whole_id(hub, task_id)
     task = await hub.cancel_task(task_id)
     print_notice(f"{task_id} {task.state}")

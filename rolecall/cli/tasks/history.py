@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from rolecall.cli.connect import reaches_hub
 from rolecall.cli.output import print_notice
-from rolecall.model.a2a import JsonObject, TaskState
+from rolecall.cli.tasks.ids import whole_id
+from rolecall.cli.tasks.lists import summaries, tasks
+from rolecall.model.a2a import TaskState
 from rolecall.protocol.text.timestamp import moment, timestamp
 
 if TYPE_CHECKING:
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 _STATES = [state.value for state in TaskState if state is not TaskState.UNKNOWN]
 _AGO = re.compile(r"(\d{1,9})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
-_PAGE = 100
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -54,32 +55,6 @@ def filters(command: _Command) -> _Command:
 
 def _joined(ctx: click.Context, param: click.Parameter, states: tuple[str, ...]) -> str | None:
     return ",".join(states) or None
-
-
-async def tasks(hub: HubClient, **wanted: str | None) -> AsyncIterator[JsonObject]:
-    """All of the caller's tasks, page by page. One that changes meanwhile comes once."""
-    seen = set[str]()
-    async for task in _all_pages(hub.tasks, "tasks", wanted):
-        if task["id"] not in seen:
-            seen.add(task["id"])
-            yield task
-
-
-def summaries(hub: HubClient, **wanted: str | None) -> AsyncIterator[JsonObject]:
-    """Of the tasks whose logs have been deleted."""
-    return _all_pages(hub.summaries, "summaries", wanted)
-
-
-async def _all_pages(
-    read: Callable[..., Awaitable[JsonObject]], member: str, wanted: dict[str, str | None]
-) -> AsyncIterator[JsonObject]:
-    cursor = None
-    while True:
-        page = await read(limit=_PAGE, cursor=cursor, **wanted)
-        for item in page[member]:
-            yield item
-        if not (cursor := page.get("next_cursor")):
-            return
 
 
 @click.command("export")
@@ -120,6 +95,7 @@ async def remove(hub: HubClient, task_ids: tuple[str, ...], context_id: str | No
     if bool(task_ids) == (context_id is not None or holder is not None):
         raise click.UsageError("Name what to erase: task ids, or --context-id, or --holder.")
     for task_id in task_ids:
+        task_id = await whole_id(hub, task_id)
         await hub.erase_task(task_id)
         print_notice(f"erased {task_id}")
     if task_ids:

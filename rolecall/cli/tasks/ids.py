@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rolecall.cli.tasks.lists import tasks
+
 if TYPE_CHECKING:
     from worker_sdk import HubClient
 
@@ -22,8 +24,6 @@ async def whole_id(hub: HubClient, text: str, **wanted: str | None) -> str:
     """
     if _FULL.fullmatch(text) or len(text) < _SHORTEST or not re.fullmatch(r"[0-9a-f-]+", text):
         return text
-    from rolecall.cli.tasks.history import tasks
-
     found: list[str] = []
     looked_at = 0
     async for task in tasks(hub, **wanted):

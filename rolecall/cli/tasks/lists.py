@@ -1,0 +1,39 @@
+"""Whole lists of tasks, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from rolecall.model.a2a import JsonObject
+
+if TYPE_CHECKING:
+    from worker_sdk import HubClient
+
+_PAGE = 100
+
+
+async def tasks(hub: HubClient, **wanted: str | None) -> AsyncIterator[JsonObject]:
+    """All of the caller's tasks, page by page. One that changes meanwhile comes once."""
+    seen = set[str]()
+    async for task in _all_pages(hub.tasks, "tasks", wanted):
+        if task["id"] not in seen:
+            seen.add(task["id"])
+            yield task
+
+
+def summaries(hub: HubClient, **wanted: str | None) -> AsyncIterator[JsonObject]:
+    """Of the tasks whose logs have been deleted."""
+    return _all_pages(hub.summaries, "summaries", wanted)
+
+
+async def _all_pages(
+    read: Callable[..., Awaitable[JsonObject]], member: str, wanted: dict[str, str | None]
+) -> AsyncIterator[JsonObject]:
+    cursor = None
+    while True:
+        page = await read(limit=_PAGE, cursor=cursor, **wanted)
+        for item in page[member]:
+            yield item
+        if not (cursor := page.get("next_cursor")):
+            return
