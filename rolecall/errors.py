@@ -397,6 +397,8 @@ class RouteError(HubError):
     """The call reached no worker."""
 
     retry_after: float | None = None
+    skill: str = ""
+    """That the worker had to offer."""
 
     @property
     def facts(self) -> dict[str, str]:
@@ -450,6 +452,22 @@ class NoLiveWorker(RouteError):
     @property
     def facts(self) -> dict[str, str]:
         return {"role": self.name[:160], "retryAfter": f"{self.retry_after:g}"}
+
+
+class SkillNotOffered(NoLiveWorker):
+    """`name`: a role or one instance, whose live workers offer other skills."""
+
+    def __init__(self, name: str, skill: str, offered: Sequence[str]) -> None:
+        near = get_close_matches(skill[:80], offered, n=1)
+        suggestion = f" Did you mean {near[0]}?" if near else ""
+        listed = ", ".join(offered[:50])[:1000]
+        text = f'No live worker of "{name[:160]}" offers the skill "{skill[:80]}". There is: {listed}.{suggestion}'
+        RouteError.__init__(self, text)
+        self.name, self.skill, self.offered, self.retry_after = name, skill, tuple(offered), 10
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {**super().facts, "skill": self.skill[:80], "skills": ",".join(self.offered[:50])[:1000]}
 
 
 class WorkerAway(RouteError):

@@ -53,7 +53,8 @@ class Observer(Protocol):
 
     def routed(self, role: str, rule: str, result: str) -> None:
         """`rule`: what chose the role or the worker: path, metadata, skill, context, default role, instance, owner, context
-        affinity, context holder gone, panic, trial, failover. `result`: ok, or the class of the error; the rule is then "role".
+        affinity, context holder gone, context holder lacks the skill, panic, trial, failover. `result`: ok, or the class of the
+        error; the rule is then "role".
         """
 
     def worker_failed(self, role: str, reason: str) -> None: ...

@@ -69,6 +69,22 @@ class Offer:
         return tuple(self.card.get("skills") or ())
 
     @property
+    def declared_skills(self) -> tuple[str, ...]:
+        """Their ids. None: it takes calls for any skill, as a worker does whose one skill is its role."""
+        ids = tuple(str(skill.get("id") or skill.get("name") or "") for skill in self.skills)
+        return () if ids == (self.worker.role,) else ids
+
+    def offers(self, skill: str) -> bool:
+        """By its id or its name."""
+        return skill in self.skill_names
+
+    @property
+    def skill_names(self) -> tuple[str, ...]:
+        """What its skills can be called by, which may be the same twice."""
+        names = [one.get(member) for one in self.skills for member in ("id", "name")]
+        return tuple(name for name in names if isinstance(name, str))
+
+    @property
     def tags(self) -> frozenset[str]:
         return frozenset(str(tag) for skill in self.skills for tag in skill.get("tags") or ())
 

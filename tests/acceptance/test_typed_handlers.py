@@ -148,8 +148,9 @@ def test_callers_without_the_sdk_read_progress_and_its_text(hub: ReachableHub) -
 def test_an_unknown_skill_is_refused_with_the_list(hub: ReachableHub) -> None:
     message = {"kind": "message", "role": "user", "messageId": "m-skill", "parts": [{"kind": "text", "text": "x"}]}
     answer = call(f"{hub.url}/agents/shop/", "message/send", {"message": message, "metadata": {"skill": "prise"}})
-    text = 'There is no skill "prise". This worker has: shop, price, scan. Did you mean price?'
-    assert (answer["error"]["code"], answer["error"]["message"]) == (-32602, text)
+    text = 'No live worker of "shop" offers the skill "prise". There is: price, scan, shop. Did you mean price?'
+    assert (answer["error"]["code"], answer["error"]["message"]) == (-32000, text)
+    assert answer["error"]["data"][0]["reason"] == "NO_LIVE_WORKER"
 
 
 @pytest.mark.parametrize("opened", reachable_hubs()[1:])

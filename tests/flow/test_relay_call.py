@@ -110,6 +110,22 @@ async def test_a_refusal_marks_its_worker_with_the_reason(system: System) -> Non
     assert system.observer.failed_over_roles == ["echo"]
 
 
+async def test_a_failover_keeps_to_the_skill(system: System) -> None:
+    card = {"skills": [{"id": "sum"}]}
+    await system.enrol("echo:a", card=card)
+    system.forwarder.plan("echo:a", hold := Hold(), REFUSED)
+    pending = asyncio.create_task(system.send(metadata={"skill": "sum"}))
+    await hold.reached.wait()
+    for number in range(9):
+        await system.enrol(f"echo:other-{number}", card={"skills": [{"id": "sing"}]})
+    await system.enrol("echo:b", card=card)
+    system.forwarder.plan("echo:b", REFUSED)
+    hold.release()
+    with pytest.raises(WorkerUnreachable):
+        await pending
+    assert system.forwarder.asked("deliver") == ["echo:a", "echo:b"]
+
+
 async def test_a_failover_moves_the_load_to_the_worker_that_has_the_call(system: System) -> None:
     first = await system.enrol("echo:a")
     at_work = Hold()

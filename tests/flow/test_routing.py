@@ -16,6 +16,7 @@ from rolecall.errors import (
     NoRoleNamed,
     RoleUnknown,
     SkillAmbiguous,
+    SkillNotOffered,
     TaskNotFound,
     WorkerAway,
     WorkerBusy,
@@ -98,6 +99,23 @@ async def test_a_role_comes_before_a_skill(system: System) -> None:
     await enrol(system, "other:a", card={"skills": [{"id": "sing", "name": "sing"}]})
     made = await decided(system, role=None, metadata={"role": "echo", "skill": "sing"})
     assert (made.worker.role, made.rule) == ("echo", "metadata")
+
+
+async def test_a_context_leaves_a_worker_that_lacks_the_skill(system: System) -> None:
+    await enrol(system, "echo:a", card={"skills": [{"id": "sum"}]})
+    await decided(system, contextId="c")
+    await enrol(system, "echo:b", card={"skills": [{"id": "sing"}]})
+    assert await went(system, contextId="c", metadata={"skill": "sum"}) == ("a", "context affinity", 1)
+    assert await went(system, contextId="c", metadata={"skill": "sing"}) == ("b", "context holder lacks the skill", 1)
+    assert await went(system, contextId="c") == ("b", "context affinity", 2)
+
+
+async def test_a_skill_that_no_worker_of_the_role_offers_is_refused_with_those_that_there_are(system: System) -> None:
+    await enrol(system, "echo:a", card={"skills": [{"id": "sum"}, {"name": "Sing"}]})
+    with pytest.raises(SkillNotOffered, match=r'skill "fly"\. There is: Sing, sum\.'):
+        await system.send(metadata={"skillId": "fly"})
+    assert await went(system, metadata={"skillId": "Sing"}) == ("a", "path", 1)
+    assert routed(system)[-2:] == [("echo", "role", "SkillNotOffered"), ("echo", "path", "ok")]
 
 
 async def test_a_context_names_its_role_and_its_worker(system: System) -> None:

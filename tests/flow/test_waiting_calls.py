@@ -10,7 +10,7 @@ import pytest
 
 from hub.core.routing.router import Route, Router
 from hub.core.shares.table import ShareLimits, Shares
-from rolecall.errors import ClientDisconnected, NoLiveWorker, Overloaded, RoleUnknown, WorkerBusy
+from rolecall.errors import ClientDisconnected, NoLiveWorker, Overloaded, RoleUnknown, SkillNotOffered, WorkerBusy
 from rolecall.model.command import Send
 from rolecall.model.ids import Caller
 from rolecall.model.principal import LOCAL
@@ -104,6 +104,30 @@ async def test_a_free_place_goes_to_the_one_that_came_first(system: System) -> N
         await settle()
         assert delivered(system) == [str(at) for at in range(min(number + 3, 6))]
     assert {(await call)["status"]["state"] for call in waiting} == {"completed"}
+
+
+async def test_a_call_that_waits_for_a_skill_does_not_stop_those_behind_it(system: System) -> None:
+    system.forwarder.plan("echo:a", task("working"), hold := Hold(), DONE)
+    await system.enrol("echo:a", capacity=1, card={"skills": [{"id": "sum"}]})
+    await begin(system.send("first", blocking=False))
+    waiting, any_skill = [waits(system, text, metadata={"skill": "sing"}) for text in "ab"], waits(system, "c")
+    await settle()
+    system.forwarder.plan("echo:a", DONE)
+    hold.release()
+    assert (await any_skill)["status"]["state"] == "completed"
+    assert delivered(system) == ["first", "c"]
+    system.forwarder.plan("echo:b", DONE)
+    system.forwarder.plan("echo:b", DONE)
+    await system.enrol("echo:b", capacity=2, card={"skills": [{"id": "sing"}]})
+    await asyncio.gather(*waiting)
+    assert delivered(system) == ["first", "c", "a", "b"]
+
+
+async def test_a_call_that_waits_for_a_skill_tells_at_last_which_there_are(system: System) -> None:
+    await system.enrol("echo:a", card={"skills": [{"id": "sum"}]})
+    for skill, instance in (("sing", ""), ("sing", ":a")):
+        with pytest.raises(SkillNotOffered, match="There is: sum"):
+            await waits(system, seconds=1, metadata={"skill": skill, "role": f"echo{instance}"})
 
 
 async def test_those_that_find_a_place_at_once_are_woken_in_turns_of_their_own(system: System) -> None:

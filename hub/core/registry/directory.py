@@ -211,7 +211,7 @@ def _fits(registration: Registration, query: AgentQuery) -> bool:
         return False
     if query.capability is not None and not offer.capability(query.capability):
         return False
-    if query.skill is not None and not any(query.skill in (s.get("id"), s.get("name")) for s in offer.skills):
+    if query.skill is not None and not offer.offers(query.skill):
         return False
     if any(offer.labels.get(name) != value if value else name not in offer.labels for name, value in query.labels.items()):
         return False

@@ -365,7 +365,9 @@ class Relay(Inbox):
         self._refused |= {previous.worker}
         deps.observer.worker_failed(previous.worker.role, type(error).__name__)
         try:
-            route = deps.router.within(previous.workspace, previous.worker.role, avoid=self._refused, rule="failover")
+            skill = self._send.target.skill if self._send is not None else None
+            role, refused = previous.worker.role, self._refused
+            route = deps.router.within(previous.workspace, role, avoid=refused, rule="failover", skill=skill)
         except NoLiveWorker:
             self.post(Trigger.GIVE_UP, error)
         except RouteError as failure:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from random import Random
+from typing import TypeVar
 
 from hub.core.routing.failing import FailingWorkers
 from hub.ports.state.registry import Registry
 from hub.ports.state.task_store import TaskStore
-from rolecall.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous, TaskNotFound, WorkerAway, WorkerBusy
+from rolecall.errors import (
+    NoLiveWorker,
+    NoRoleNamed,
+    RoleUnknown,
+    SkillAmbiguous,
+    SkillNotOffered,
+    TaskNotFound,
+    WorkerAway,
+    WorkerBusy,
+)
 from rolecall.model.command import Send, Target
 from rolecall.model.ids import Caller, WorkerId
 from rolecall.model.task import Conversation, TaskRow
@@ -69,9 +79,10 @@ class Router:
             role, rule = self._default_role, "default role"
         if role is None:
             raise NoRoleNamed(self._registry.roles(caller.workspace))
+        skill = send.target.skill
         if instance is not None:
-            return self._pinned(caller.workspace, WorkerId(role, instance), conversation)
-        return self.within(caller.workspace, role, conversation, rule=rule)
+            return self._pinned(caller.workspace, WorkerId(role, instance), conversation, skill)
+        return self.within(caller.workspace, role, conversation, rule=rule, skill=skill)
 
     def within(
         self,
@@ -81,18 +92,25 @@ class Router:
         *,
         rule: str = "role",
         avoid: Set[WorkerId] = frozenset(),
+        skill: str | None = None,
     ) -> Route:
-        """A worker of the role: the holder of the conversation, else the less busy of two ready ones."""
+        """A worker of the role: the holder of the conversation, else the less busy of two ready ones. `skill`: one that it
+        offers, if it declares any.
+        """
         live = self._registry.live(workspace, role)
         if not live:
             raise self._no_worker(workspace, role)
+        everybody = live
+        if skill is not None:
+            live = _offering(role, live, skill)
         if conversation is not None:
-            holder = next((r for r in live if r.worker == conversation.worker and r.health in _KEEPS_CONTEXTS), None)
-            if holder is not None and holder.worker not in avoid:
+            holder = next((r for r in everybody if r.worker == conversation.worker and r.health in _KEEPS_CONTEXTS), None)
+            offers = skill is None or any(r is holder for r in live)
+            if holder is not None and offers and holder.worker not in avoid:
                 if holder.full:
                     raise WorkerBusy(str(holder.worker), 1)
                 return Route(holder, "context affinity", len(live), conversation)
-            rule = "context holder gone"
+            rule = "context holder gone" if holder is None or offers else "context holder lacks the skill"
         ready = [r for r in live if r.health is Health.READY and not (avoid and r.worker in avoid)]
         failing: Sequence[Registration] = ()
         if len(ready) < len(live):
@@ -109,10 +127,10 @@ class Router:
                 ready, rule, failing = ready + [r for r in failing if r.worker not in avoid], "panic", ()
         if not ready:
             why = "every live one refused the call" if avoid else "every live one is draining"
-            raise NoLiveWorker(role, why, retry_after=2)
+            raise _limited(NoLiveWorker(role, why, retry_after=2), skill)
         free = [r for r in ready if not r.full]
         if not free:
-            raise WorkerBusy(role, len(ready))
+            raise _limited(WorkerBusy(role, len(ready)), skill)
         return Route(least_busy_of_two(free, self._rng), rule, len(free), failing=failing)
 
     def _role_of(self, workspace: str, target: Target) -> tuple[str | None, str | None, str]:
@@ -127,16 +145,12 @@ class Router:
         return None, None, ""
 
     def _by_skill(self, workspace: str, skill: str) -> str:
-        roles = {
-            r.worker.role
-            for r in self._registry.live(workspace)
-            if any(skill in (s.get("id"), s.get("name")) for s in r.offer.skills)
-        }
+        roles = {r.worker.role for r in self._registry.live(workspace) if r.offer.offers(skill)}
         if len(roles) != 1:
             raise SkillAmbiguous(skill, sorted(roles))
         return roles.pop()
 
-    def _pinned(self, workspace: str, worker: WorkerId, conversation: Conversation | None) -> Route:
+    def _pinned(self, workspace: str, worker: WorkerId, conversation: Conversation | None, skill: str | None) -> Route:
         registration = self._registry.get(workspace, worker)
         if registration is None:
             if not self._registry.live(workspace, worker.role):
@@ -144,6 +158,8 @@ class Router:
             raise NoLiveWorker(str(worker), "that instance is not live")
         if registration.health is Health.DRAINING:
             raise NoLiveWorker(str(worker), "it is draining", retry_after=2)
+        if skill is not None:
+            _offering(str(worker), (registration,), skill)
         if registration.full:
             raise WorkerBusy(str(worker), 1)
         return Route(registration, "instance", 1, conversation if conversation and conversation.worker == worker else None)
@@ -153,6 +169,22 @@ class Router:
         if last is None:
             return RoleUnknown(role, self._registry.roles(workspace))
         return NoLiveWorker(role, f"the last one, {last.worker.instance}, has {_GONE.get(last.kind.value, 'gone')}")
+
+
+def _offering(name: str, live: Sequence[Registration], skill: str) -> Sequence[Registration]:
+    """Those that offer the skill, or declare none. SkillNotOffered."""
+    found = [r for r in live if not r.offer.declared_skills or r.offer.offers(skill)]
+    if not found:
+        raise SkillNotOffered(name, skill, sorted({offered for r in live for offered in r.offer.declared_skills}))
+    return found
+
+
+_Refusal = TypeVar("_Refusal", NoLiveWorker, WorkerBusy)
+
+
+def _limited(refusal: _Refusal, skill: str | None) -> _Refusal:
+    refusal.skill = skill or ""
+    return refusal
 
 
 _GONE = {"expired": "missed its heartbeats, or its token has ended", "withdrawn": "withdrawn"}

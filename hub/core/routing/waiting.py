@@ -1,15 +1,15 @@
 """Calls that wait for a worker. Nothing runs for them until a worker of theirs may have a free place.
 
-They wait in the order in which they came, by the name that they want: a role, or one instance. A free place wakes the first
-one, which tries to get it; if it does, it wakes the next. So as many are woken as there are places, each in a turn of the loop
-of its own.
+They wait in the order in which they came, by the name that they want: a role, or one instance; those that want a skill of it
+too wait apart, by that skill. A free place wakes the first one, which tries to get it; if it does, it wakes the next. So as
+many are woken as there are places, each in a turn of the loop of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import timedelta
 
 from hub.core.routing.router import Route
@@ -19,13 +19,17 @@ from rolecall.model.ids import WorkerId
 
 MayCome = RoleUnknown | NoLiveWorker | WorkerBusy
 """Why there is no worker now, though there may be one later."""
+_Key = tuple[str, str, str]
+"""The workspace, the name, and the skill, if there is one."""
 _IDLE = timedelta(minutes=1)
 
 
 class WaitingCalls:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._queues: dict[tuple[str, str], _Queue] = {}
+        self._queues: dict[_Key, _Queue] = {}
+        self._skills: dict[tuple[str, str], set[str]] = {}
+        """Those that calls for a name wait for."""
 
     async def place(
         self,
@@ -53,23 +57,32 @@ class WaitingCalls:
                         return await choose()
                     except (RoleUnknown, NoLiveWorker, WorkerBusy) as error:
                         refusal = error.copy()
-                        if _name_of(refusal) == queue.name:
+                        if _key_of(workspace, refusal) == queue.key:
                             queue.try_later()
                         else:
-                            self._leave(workspace, queue, call)
+                            self._leave(queue, call)
                             queue = self._join(workspace, refusal, call)
         except TimeoutError:
             raise refusal from None
         finally:
-            self._leave(workspace, queue, call)
+            self._leave(queue, call)
 
     def wake(self, workspace: str, worker: WorkerId) -> None:
-        """That worker may take a call now. Constant time."""
+        """That worker may take a call now. Constant time, and some for each of its skills."""
         if self._queues:
             for name in (worker.role, str(worker)):
-                queue = self._queues.get((workspace, name))
-                if queue is not None:
-                    queue.wake()
+                for skill in ("", *self._waited_for(workspace, name, worker)):
+                    queue = self._queues.get((workspace, name, skill))
+                    if queue is not None:
+                        queue.wake()
+
+    def _waited_for(self, workspace: str, name: str, worker: WorkerId) -> Collection[str]:
+        """The skills that the worker may have, and that calls for the name wait for."""
+        skills = self._skills.get((workspace, name), ())
+        registration = self._registry.get(workspace, worker) if skills else None
+        if registration is None or not registration.offer.declared_skills:
+            return tuple(skills)
+        return [skill for skill in registration.offer.skill_names if skill in skills]
 
     async def watch(self) -> None:
         """Run forever: wake calls when the registry changes."""
@@ -88,22 +101,27 @@ class WaitingCalls:
                 call.end()
 
     def _join(self, workspace: str, refusal: MayCome, call: _WaitingCall) -> _Queue:
-        name = _name_of(refusal)
-        queue = self._queues.setdefault((workspace, name), _Queue(name))
+        key = _key_of(workspace, refusal)
+        queue = self._queues.setdefault(key, _Queue(key))
         queue.calls[call] = None
+        if key[2]:
+            self._skills.setdefault(key[:2], set()).add(key[2])
         return queue
 
-    def _leave(self, workspace: str, queue: _Queue, call: _WaitingCall) -> None:
+    def _leave(self, queue: _Queue, call: _WaitingCall) -> None:
         queue.remove(call)
-        if not queue.calls:
-            self._queues.pop((workspace, queue.name), None)
+        if not queue.calls and self._queues.pop(queue.key, None) is not None and queue.key[2]:
+            skills = self._skills[queue.key[:2]]
+            skills.discard(queue.key[2])
+            if not skills:
+                del self._skills[queue.key[:2]]
 
 
 class _Queue:
     """The calls that wait for one name, in order. One of them at a time tries to get a place."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, key: _Key) -> None:
+        self.key = key
         self.calls: OrderedDict[_WaitingCall, None] = OrderedDict()
         self._next: _WaitingCall | None = None
         self._again = False
@@ -163,5 +181,6 @@ class _WaitingCall:
         self.wake()
 
 
-def _name_of(refusal: MayCome) -> str:
-    return refusal.name if isinstance(refusal, NoLiveWorker) else refusal.role
+def _key_of(workspace: str, refusal: MayCome) -> _Key:
+    name = refusal.name if isinstance(refusal, NoLiveWorker) else refusal.role
+    return workspace, name, refusal.skill

@@ -13,7 +13,7 @@ from hub.core.routing.router import Router, least_busy_of_two
 from hub.core.supervisor import Supervisor
 from hub.ports.state.engine import Engine
 from hub.storage import open_engine
-from rolecall.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous
+from rolecall.errors import NoLiveWorker, NoRoleNamed, RoleUnknown, SkillAmbiguous, SkillNotOffered, WorkerBusy
 from rolecall.model.command import Send, Target
 from rolecall.model.ids import Caller, WorkerId, is_instance, is_role, new_task_id, split_name
 from rolecall.model.worker import Health, LeaseProof, Offer, Registration
@@ -68,6 +68,63 @@ async def test_a_skill_names_the_one_role_that_offers_it(engine: Engine) -> None
         await router(engine).choose(CALLER, call(skill="sing"))
     with pytest.raises(SkillAmbiguous):
         await router(engine).choose(CALLER, call(skill="fly"))
+
+
+@pytest.mark.parametrize("by", ["path_role", "role"])
+async def test_a_skill_is_looked_for_inside_the_role(engine: Engine, by: str) -> None:
+    await enrol(engine, "a:1", "sum")
+    await enrol(engine, "a:2", "sing", "hum")
+    target = {by: "a"}
+    for skill, instance in (("sum", "1"), ("sing", "2"), ("hum", "2")):
+        for _ in range(9):
+            route = await router(engine).choose(CALLER, call(**target, skill=skill))
+            assert (route.registration.worker.instance, route.candidates) == (instance, 1)
+    with pytest.raises(
+        SkillNotOffered, match=r'of "a" offers the skill "sin"\. There is: hum, sing, sum\. Did you mean sing\?'
+    ) as no:
+        await router(engine).choose(CALLER, call(**target, skill="sin"))
+    assert no.value.facts == {"role": "a", "skill": "sin", "skills": "hum,sing,sum", "retryAfter": "10"}
+
+
+async def test_a_worker_that_declares_no_skills_takes_a_call_for_any(engine: Engine) -> None:
+    await enrol(engine, "a:1", "sum")
+    with pytest.raises(SkillNotOffered):
+        await router(engine).choose(CALLER, call(role="a", skill="sing"))
+    await enrol(engine, "a:2")
+    await enrol(engine, "a:3", "a")
+    choose_from = router(engine)
+    routes = [await choose_from.choose(CALLER, call(role="a", skill="sing")) for _ in range(30)]
+    chosen = {route.registration.worker.instance for route in routes}
+    assert chosen == {"2", "3"}
+    await enrol(engine, "b:1")
+    assert (await router(engine).choose(CALLER, call(role="b", skill="sing"))).rule == "metadata"
+
+
+async def test_a_pinned_instance_has_to_offer_the_skill(engine: Engine) -> None:
+    await enrol(engine, "a:1", "sum")
+    await enrol(engine, "a:2", "sing")
+    assert (await router(engine).choose(CALLER, call(role="a", instance="1", skill="sum"))).rule == "instance"
+    with pytest.raises(SkillNotOffered, match=r'of "a:1" offers the skill "sing"\. There is: sum\.'):
+        await router(engine).choose(CALLER, call(role="a", instance="1", skill="sing"))
+
+
+async def test_workers_with_the_skill_that_are_busy_or_drained_are_not_replaced_by_others(engine: Engine) -> None:
+    with_skill = await enrol(engine, "a:1", "sum", capacity=1)
+    await enrol(engine, "a:2", "sing")
+    with_skill.in_flight = 1
+    with pytest.raises(WorkerBusy) as busy:
+        await router(engine).choose(CALLER, call(role="a", skill="sum"))
+    await engine.registry.mark(CALLER.workspace, with_skill.worker, with_skill.epoch, Health.DRAINING, "test")
+    with pytest.raises(NoLiveWorker, match="draining") as draining:
+        await router(engine).choose(CALLER, call(role="a", skill="sum"))
+    assert busy.value.skill == draining.value.skill == "sum"
+
+
+async def test_a_role_that_a_skill_names_is_served_by_a_worker_that_offers_it(engine: Engine) -> None:
+    await enrol(engine, "a:1", "sum")
+    await enrol(engine, "a:2", "sing")
+    for _ in range(9):
+        assert (await router(engine).choose(CALLER, call(skill="sum"))).registration.worker.instance == "1"
 
 
 async def test_a_call_without_role_is_never_guessed(engine: Engine) -> None:
