@@ -18,7 +18,7 @@ import pytest
 from hub.identity.tokens import new
 from rolecall.model.principal import Kind, Principal
 from tests.helpers.client import text_message
-from tests.helpers.processes import ROOT, HubProcess, Process, start_hub, start_worker, wait_for
+from tests.helpers.processes import ROLECALL, ROOT, HubProcess, Process, run_json, start_hub, start_worker, wait_for
 
 WORKERS = "tests.acceptance.callingworkers"
 
@@ -128,6 +128,10 @@ def test_a_call_goes_through_two_agents_and_a_question_comes_up(agents: Agents) 
     answered = agents.send("planner", "blue", taskId=asked["id"])
     assert (answered["status"]["state"], text_of(answered)) == ("completed", "planned: wrote in blue")
     assert agents.states("asker") == ["completed"]
+    env = {"ROLECALL_TOKEN": agents.tokens["client"], "ROLECALL_HUB": agents.hub.url}
+    shown = run_json((*ROLECALL, "tasks", "show", agents.only_task("asker"), "--json"), env=env)
+    assert isinstance(shown, dict)
+    assert [branch["task"]["role"] for branch in shown["tree"]] == ["planner", "writer", "asker"]
 
 
 @pytest.mark.parametrize("role", ["asker", "writer"])

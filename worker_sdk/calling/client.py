@@ -273,6 +273,12 @@ class HubClient:
             return None
         return decision
 
+    async def task_tree(self, task_id: str) -> JsonObject:
+        """The tree that a task belongs to: `tasks`, the root first, each with its `parent`; `usage`, their sums."""
+        with _about(task_id):
+            tree: JsonObject = await self._link.ask("GET", f"/registry/tasks/{quote(task_id, safe='')}/tree")
+        return tree
+
     # --- agents
 
     async def discover_agents(

@@ -12,6 +12,7 @@ from rolecall.cli.output import print_data, print_facts, print_json, print_notic
 from rolecall.cli.tasks import history, lists
 from rolecall.cli.tasks.ids import whole_id
 from rolecall.cli.tasks.reasons import in_words
+from rolecall.cli.tasks.tree import print_tree
 from rolecall.model.task import COUNTED
 
 if TYPE_CHECKING:
@@ -57,16 +58,16 @@ async def list_tasks(hub: HubClient, /, as_json: bool, everything: bool, limit: 
 
 @tasks.command("show")
 @click.argument("task_id")
-@click.option("--json", "as_json", is_flag=True, help="The task as an A2A document.")
+@click.option("--json", "as_json", is_flag=True, help="The task as an A2A document; `tree`: the tasks of its tree.")
 @reaches_hub
 async def show_task(hub: HubClient, task_id: str, as_json: bool) -> None:
-    """Show one task: its state, why its worker was chosen, and its results so far. TASK_ID may be the beginning or the end of
-    the id.
+    """Show one task: its state, why its worker was chosen, the tree of tasks that it belongs to, and its results so far.
+    TASK_ID may be the beginning or the end of the id.
     """
     task_id = await whole_id(hub, task_id)
-    task = (await hub.get_task(task_id)).raw
+    task, branches = (await hub.get_task(task_id)).raw, (await hub.task_tree(task_id))["tasks"]
     if as_json:
-        print_json(task)
+        print_json({**task, "tree": branches})
         return
     status, decision = task.get("status") or {}, await hub.task_decision(task_id)
     facts = [("task", task.get("id")), ("context", task.get("contextId")), ("state", status.get("state"))]
@@ -74,6 +75,9 @@ async def show_task(hub: HubClient, task_id: str, as_json: bool) -> None:
     if decision is not None:
         facts += [("worker", decision["worker"]), ("because", in_words(decision))]
     print_facts(facts)
+    if len(branches) > 1:
+        print_data("")
+        print_tree(branches)
     for artifact in task.get("artifacts") or []:
         print_data(f"\n{artifact.get('name') or artifact.get('artifactId')}:\n{text_of(artifact)}")
 

@@ -15,6 +15,7 @@ _BEFORE = {
     "context": "the conversation is with the role; ",
     "default role": "it is the default role; ",
     "context holder gone": "the worker that had the conversation is gone; ",
+    "context holder lacks the skill": "the worker that has the conversation does not offer the skill; ",
     "panic": "most of the role's workers are suspect, so all were looked at; ",
     "failover": "the first one could not be reached; ",
 }

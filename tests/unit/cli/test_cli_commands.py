@@ -151,6 +151,8 @@ def test_tasks_are_listed_shown_and_canceled(hub: ScriptedHub, capsys: pytest.Ca
         Response(decision),
         Response({"reason": "TASK_NOT_FOUND", "detail": "forgotten"}, 404),
     )
+    row |= {"state": "completed"}
+    hub.on("GET /registry/tasks/t1/tree", Response({"tasks": [{"task": row, "parent": None}], "usage": []}))
     assert run(["tasks", "show", "t1"]) == 0
     out = capsys.readouterr().out
     assert "story:\nonce" in out
@@ -159,10 +161,43 @@ def test_tasks_are_listed_shown_and_canceled(hub: ScriptedHub, capsys: pytest.Ca
     out = capsys.readouterr().out
     assert "story:\nonce" in out
     assert "because" not in out
+    assert "TREE" not in out
     hub.result("tasks/cancel", task("canceled"))
     assert run(["tasks", "cancel", "t1"]) == 0
     hub.error("tasks/cancel", -32002, "The task has ended already.", "TASK_NOT_CANCELABLE")
     assert run(["tasks", "cancel", "t1"]) == 1
+
+
+def test_a_task_is_shown_with_the_tree_that_it_belongs_to(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    def branch(name: str, role: str, parent: str | None, worker: str | None = "w:1") -> dict[str, Any]:
+        times = {"created": "2026-01-01T00:00:00.000Z", "updated": "2026-01-01T00:00:04.200Z"}
+        return {"task": {"id": name, "role": role, "worker": worker, "state": "completed", **times}, "parent": parent}
+
+    branches = [
+        branch("t1", "planner", None),
+        branch("t2", "researcher", "t1"),
+        branch("t3", "writer", "t1", worker=None),
+        branch("t4", "editor", "t2"),
+        branch("t5", "stray", "gone"),
+        branch("t6", "editor", "t5"),
+    ]
+    hub.result("tasks/get", task("completed"))
+    hub.on("GET /registry/tasks/t1/decision", Response({"reason": "TASK_NOT_FOUND", "detail": "forgotten"}, 404))
+    hub.on("GET /registry/tasks/t1/tree", Response({"tasks": branches, "usage": []}))
+    assert run(["tasks", "show", "t1"]) == 0
+    lines = capsys.readouterr().out.partition("\n\n")[2].splitlines()
+    assert [line.rstrip() for line in lines] == [
+        "TREE          STATE      WORKER  TOOK   TASK",
+        "planner       completed  w:1     4.2 s  t1",
+        "  researcher  completed  w:1     4.2 s  t2",
+        "    editor    completed  w:1     4.2 s  t4",
+        "  writer      completed  —       4.2 s  t3",
+        "stray         completed  w:1     4.2 s  t5",
+        "  editor      completed  w:1     4.2 s  t6",
+    ]
+    assert run(["tasks", "show", "t1", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["id"], shown["tree"]) == ("t1", branches)
 
 
 def test_ping_reports_a_healthy_an_unhealthy_and_an_absent_hub(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
