@@ -73,8 +73,8 @@ def test_the_two_setup_commands_are_make_targets() -> None:
     assert all(f"\n{target}:" in makefile for target in named)
 
 
-def test_the_worker_has_six_lines() -> None:
-    assert len(WORKER.strip().splitlines()) == 6
+def test_the_worker_has_eight_lines() -> None:
+    assert len([line for line in WORKER.splitlines() if line]) == 8
 
 
 def test_the_first_commands_work(hub_access: ReachableHub, workers: None) -> None:
@@ -87,15 +87,15 @@ def test_the_first_commands_work(hub_access: ReachableHub, workers: None) -> Non
 
 
 def test_the_command_line_calls_the_worker(hub_access: ReachableHub, workers: None) -> None:
-    assert run(hub_access, "bash", "-c", shell_line("rolecall send shouter")) == "ANY AGENT, ANY FRAMEWORK\n"
+    assert run(hub_access, "bash", "-c", shell_line("rolecall send shouter")) == "ANY AGENT, ANY FRAMEWORK \n"
 
 
 def test_python_calls_the_worker(hub_access: ReachableHub, workers: None) -> None:
-    assert run(hub_access, sys.executable, "-c", CALL) == "ANY AGENT, ANY FRAMEWORK\nPIECE BY PIECE"
+    assert run(hub_access, sys.executable, "-c", CALL) == "PIECE BY PIECE ANY AGENT, ANY FRAMEWORK \n"
 
 
 def test_the_worker_runs_by_the_command_line_too(hub_access: ReachableHub, tmp_path: Path) -> None:
-    """Its file ends in `worker.run()`, which is for scripts. The worker must not run twice."""
+    """What stands under `if __name__ == "__main__"` is for scripts. The worker must not run twice."""
     (tmp_path / "shouter.py").write_text(WORKER)
     argv = [rolecall(), "worker", "run", "shouter:worker", "--instance", "loaded"]
     with Process(argv, log=tmp_path / "log", env=hub_access.for_workers, cwd=tmp_path) as loaded:
@@ -106,12 +106,12 @@ def test_the_worker_runs_by_the_command_line_too(hub_access: ReachableHub, tmp_p
 
 def test_curl_calls_the_worker(hub_access: ReachableHub, workers: None) -> None:
     answer = run(hub_access, "bash", "-c", shell_line("curl").replace("http://127.0.0.1:8420", hub_access.url))
-    assert '"text":"HELLO"' in answer
+    assert '"text":"HELLO "' in answer
 
 
 def test_a_stock_client_calls_the_worker(hub_access: ReachableHub, workers: None) -> None:
     python = sdk_python("0.3")
-    assert run(hub_access, str(python), "-c", OTHER_CLIENT.replace("http://127.0.0.1:8420", hub_access.url)) == "HELLO\n"
+    assert run(hub_access, str(python), "-c", OTHER_CLIENT.replace("http://127.0.0.1:8420", hub_access.url)) == "HELLO \n"
 
 
 def test_the_streaming_worker_asks_and_continues(hub_access: ReachableHub, workers: None) -> None:
