@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
@@ -25,10 +26,10 @@ from rolecall.model.ids import TaskId
 from rolecall.model.principal import LOCAL, Kind, Principal
 from rolecall.model.value import replace
 from rolecall.protocol.text.jsontext import parse
-from tests.flow.branches import cancelled, child, row_of, settled, state_of, within, working
-from tests.flow.conftest import CALLER, System, hub_limits, say
+from tests.flow.branches import begun, cancelled, child, row_of, settled, state_of, within, working
+from tests.flow.conftest import CALLER, System, hub_limits, proof, say
 from tests.flow.relayed import CUT, end
-from tests.helpers.scripted import status, task
+from tests.helpers.scripted import Step, message, status, task
 from tests.helpers.watched_engine import Hold
 
 
@@ -45,20 +46,106 @@ async def test_a_child_belongs_to_the_caller_of_its_parent(system: System) -> No
     ]
 
 
+Ending = Callable[[System, TaskId, Hold], Awaitable[None]]
+
+
+async def it_is_cancelled(system: System, task_id: TaskId, hold: Hold) -> None:
+    await system.cancel(task_id)
+
+
+async def it_is_cancelled_by_its_worker(system: System, task_id: TaskId, hold: Hold) -> None:
+    system.forwarder.plan_fetch("planner:a", task("canceled"))
+    await system.cancel(task_id)
+
+
+async def it_is_erased(system: System, task_id: TaskId, hold: Hold) -> None:
+    await system.hub.erasure.task(CALLER, task_id)
+
+
+async def its_worker_ends_it(system: System, task_id: TaskId, hold: Hold) -> None:
+    hold.release()
+
+
+async def its_worker_goes(system: System, task_id: TaskId, hold: Hold) -> None:
+    (lease,) = system.engine.registry.live("default", "planner")
+    await system.directory.withdraw(LOCAL, lease.worker, proof(lease))
+    hold.release()
+
+
+async def its_worker_is_gone(system: System, task_id: TaskId, hold: Hold) -> None:
+    for _ in range(2):
+        system.forwarder.plan("planner:a", WorkerUnreachable("planner:a", "http://w/", "refused", refused=True))
+    hold.release()
+
+
+async def its_time_is_over(system: System, task_id: TaskId, hold: Hold) -> None:
+    await asyncio.sleep(30)
+
+
+ENDED_BY: list[tuple[Ending, tuple[Step, ...], str]] = [
+    (it_is_cancelled, (), "canceled"),
+    (it_is_cancelled_by_its_worker, (), "canceled"),
+    (it_is_erased, (), ""),
+    (its_worker_ends_it, (status("completed"),), "completed"),
+    (its_worker_ends_it, (status("failed"),), "failed"),
+    (its_worker_ends_it, (status("rejected"),), "rejected"),
+    (its_worker_ends_it, (status("canceled"),), "canceled"),
+    (its_worker_ends_it, (message("done"),), "completed"),
+    (its_worker_goes, (CUT,), "failed"),
+    (its_worker_is_gone, (CUT,), "failed"),
+    (its_time_is_over, (), "failed"),
+]
+
+
 @pytest.mark.parametrize("goes_on", [False, True])
-@pytest.mark.parametrize("how", ["cancelled", "completed", "failed"])
-async def test_the_end_of_a_task_ends_what_it_started_unless_that_goes_on(system: System, how: str, goes_on: bool) -> None:
-    hold = Hold()
-    root = await working(system, "planner", hold=hold, then="failed" if how == "failed" else "completed")
+@pytest.mark.parametrize(("end_it", "then", "ending"), ENDED_BY)
+async def test_whatever_ends_a_task_ends_what_it_started_unless_that_goes_on(
+    system: System, end_it: Ending, then: tuple[Step, ...], ending: str, goes_on: bool
+) -> None:
+    system.with_bounds(deadline=timedelta(seconds=20), silence=timedelta(hours=1))
+    system.watch()
+    root = await begun(system, "planner", task(), hold := Hold(), *then)
     one = await child(system, root, "writer", goes_on=goes_on)
-    two = await child(system, one, "editor")
-    if how == "cancelled":
-        await system.cancel(root)
-    else:
+    question = task(), status("input-required")
+    below = [await child(system, one, "editor"), await child(system, one, "tester", *question)]
+    try:
+        await asyncio.wait_for(end_it(system, root, hold), 60)
+    finally:
+        await settled()
+    if ending:
+        assert await state_of(system, root) == ending
+    if not goes_on:
+        states = {await state_of(system, task_id) for task_id in (one, *below)}
+        # What is at work has no more time than its parent, and fails with it.
+        assert (
+            states <= {TaskState.CANCELED, TaskState.FAILED} if end_it is its_time_is_over else states == {TaskState.CANCELED}
+        )
+    elif end_it is not its_time_is_over:  # the hub ends each task that takes too long
+        assert await state_of(system, one) is TaskState.WORKING
+        assert [await state_of(system, task_id) for task_id in below] == [TaskState.WORKING, TaskState.INPUT_REQUIRED]
+
+
+async def test_a_child_ends_although_its_worker_cannot_be_told(system: System) -> None:
+    root = await working(system, "planner")
+    one = await child(system, root, "writer")
+    system.forwarder.plan_fetch("writer:a", WorkerBroke("writer:a", "cut"))
+    await cancelled(system, root)
+    assert await state_of(system, one) is TaskState.CANCELED
+
+
+async def test_the_end_of_a_paused_task_ends_what_it_started(system: System) -> None:
+    """Its worker withdraws, or it is cancelled."""
+    system.with_bounds(silence=timedelta(seconds=60))
+    system.supervisor.keep_running("paused", system.hub.paused_tasks.watch)
+    for role, how in (("planner", its_worker_goes), ("reviewer", it_is_cancelled)):
+        root = await begun(system, role, task(), hold := Hold(), status("input-required"))
+        one = await child(system, root, "writer")
         hold.release()
-    await settled()
-    ended = TaskState.WORKING if goes_on else TaskState.CANCELED
-    assert [await state_of(system, task_id) for task_id in (one, two)] == [ended, ended]
+        await settled()
+        await how(system, root, Hold())
+        await settled()
+        assert (await row_of(system, root)).ended
+        assert await state_of(system, one) is TaskState.CANCELED
 
 
 async def test_guards_name_the_chain(system: System) -> None:
@@ -89,6 +176,8 @@ async def test_a_child_has_no_later_deadline_than_its_parent(system: System) -> 
     assert await state_of(system, root) is TaskState.WORKING
     with pytest.raises((DeadlineBefore, ParentOver)):
         await child(system, one, "editor")
+    with pytest.raises(DeadlineBefore):
+        await child(system, root, "editor", within=0.0)
 
 
 def remaining(system: System, role: str) -> list[float | None]:

@@ -141,7 +141,9 @@ class Trees:
             known = await self._tasks.tree(root, limit=self._limits.calls)
             if len(known) + self._admitting[root] > self._limits.calls:
                 raise TreeTooLarge((*roles, role), self._limits.calls)
-            deadline = _earliest(above.deadline if above is not None else None, now + call.within if call.within else None)
+            deadline = _earliest(
+                above.deadline if above is not None else None, now + call.within if call.within is not None else None
+            )
             if deadline is not None and deadline <= now:
                 raise DeadlineBefore
         except BaseException:
