@@ -65,10 +65,11 @@ class Codec:
     # --- into the log
 
     def begin(self, worker_event: WorkerEvent, ids: Ids, turn: Turn) -> Sequence[Event]:
-        if worker_event.kind is EventKind.MESSAGE and not DIALECTS[turn.dialect].makes_tasks:
-            message = _with_hub_ids(worker_event.document, ids)
-            return (Event(EventKind.MESSAGE, None, ids.log_dialect, dump(message)),)
-        if worker_event.kind is not EventKind.TASK:
+        kind = worker_event.kind
+        if kind is not EventKind.TASK:
+            if kind is EventKind.MESSAGE and not DIALECTS[turn.dialect].makes_tasks:
+                message = _with_hub_ids(worker_event.document, ids)
+                return (Event(kind, None, ids.log_dialect, dump(message)),)
             # Where every answer is a task, a bare message becomes the end of one.
             return (self.opening(ids, turn), self.adopt(worker_event, ids))
         # Most workers repeat the message, which may be large. Only one copy of it is kept.
@@ -77,7 +78,7 @@ class Codec:
         task["history"] = [_user_message(turn, ids)]
         if history:
             task["history"] += [_with_hub_ids(m, ids) for m in history if m.get("messageId") != turn.message_id]
-        return (Event(EventKind.TASK, worker_event.state, ids.log_dialect, dump(task)),)
+        return (Event(kind, worker_event.state, ids.log_dialect, dump(task)),)
 
     def adopt(self, worker_event: WorkerEvent, ids: Ids) -> Event:
         document = worker_event.document

@@ -108,7 +108,7 @@ class Inbox(ABC):
         try:
             while self._triggers and not self.busy:
                 trigger, payload = self._triggers.pop(0)
-                while trigger is Trigger.RECEIVED and self._triggers and self._triggers[0][0] is Trigger.RECEIVED:
+                while self._triggers and trigger is self._triggers[0][0] is Trigger.RECEIVED:
                     payload = (*payload, *self._triggers.pop(0)[1])
                 if not self.act(trigger, payload) and isinstance(payload, Awaited):
                     payload.tell(None)
