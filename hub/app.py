@@ -47,6 +47,7 @@ from hub.inbound.a2a.calls import Calls
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.operations import Operations
 from hub.inbound.a2a.rest import Rest
+from hub.inbound.api.answers import FileStore
 from hub.inbound.api.application import create_api
 from hub.inbound.api.health import add_operations
 from hub.inbound.api.leases import Leases
@@ -84,6 +85,7 @@ from hub.telemetry import metrics as telemetry
 from rolecall.errors import ConfigError, OfferInvalid
 from rolecall.model.worker import ConfiguredAgent
 from rolecall.protocol.codec import Codec
+from rolecall.protocol.extensions.files import FileUrls, files_extension
 
 log = logging.getLogger(__name__)
 
@@ -228,8 +230,10 @@ async def _running(
     ):
         observer = telemetry.Metrics(lambda: chain.from_iterable(engine.registry.everyone()), shares.uses)
         vault = _vault(settings)
-        forwarder = HttpForwarder(client, _answer_limits(settings), vault, shares.large_events)
-        parts = _dependencies(settings, engine, forwarder, observer, clock, supervisor, shares, tokens)
+        file_urls = FileUrls(f"{_files_url(place)}/")
+        forwarder = HttpForwarder(client, _answer_limits(settings), vault, shares.large_events, file_urls)
+        codec = Codec(clock.wall, file_urls)
+        parts = _dependencies(settings, engine, forwarder, codec, observer, clock, supervisor, shares, tokens)
         deps = wrap(parts)
         terms = LeaseTerms(timedelta(seconds=settings.lease_ttl), timedelta(seconds=settings.heartbeat))
         source = HttpCards(client, guard, vault, max_card=settings.max_card, max_depth=settings.max_depth)
@@ -289,6 +293,7 @@ def _dependencies(
     settings: Settings,
     engine: Engine,
     forwarder: Forwarder,
+    codec: Codec,
     observer: telemetry.Metrics,
     clock: Clock,
     supervisor: Supervisor,
@@ -299,7 +304,7 @@ def _dependencies(
     return Dependencies(
         engine=engine,
         forwarder=forwarder,
-        codec=Codec(clock.wall),
+        codec=codec,
         router=Router(engine.registry, engine.tasks, failing, default_role=settings.default_role),
         failing=failing,
         waiting=WaitingCalls(engine.registry),
@@ -312,11 +317,12 @@ def _dependencies(
         max_log_events=settings.max_log_events,
         shares=shares,
         token_is_valid=tokens.is_valid,
+        max_inline=settings.max_event if settings.inline_files else 0,
     )
 
 
 def _hub_limits(settings: Settings, place: Place) -> HubLimits:
-    grace, address = timedelta(seconds=settings.file_grace), f"{place.url}{FILES_PATH}/"
+    grace, address = timedelta(seconds=settings.file_grace), f"{_files_url(place)}/"
     return HubLimits(
         keep_alive=timedelta(seconds=settings.keep_alive),
         retention=timedelta(seconds=settings.retention),
@@ -327,6 +333,11 @@ def _hub_limits(settings: Settings, place: Place) -> HubLimits:
         tree=TreeLimits(settings.max_call_depth, settings.max_tree_calls),
         files=FileLimits(settings.max_file, grace, address),
     )
+
+
+def _files_url(place: Place) -> str:
+    """What the URLs of the hub's files begin with."""
+    return f"{place.url.rstrip('/')}{FILES_PATH}"
 
 
 def _share_limits(settings: Settings, worker_connections: int) -> ShareLimits:
@@ -426,11 +437,13 @@ def _mount(
         authenticator=authenticator,
         max_card=settings.max_card,
         durable=settings.store != "memory:",
+        files=files_extension(_files_url(place), settings.max_file) if settings.max_file else None,
     )
     add_cards(app, cards)
     add_catalog(app, Catalog(documents, name=settings.name, public_url=place.url))
     depth, keep_alive = settings.max_depth, settings.keep_alive
-    leases = Leases(directory, vault, max_body=settings.max_body, max_depth=depth, max_card=settings.max_card)
+    store = FileStore(url=_files_url(place), max_size=settings.max_file) if settings.max_file else None
+    leases = Leases(directory, vault, max_body=settings.max_body, max_depth=depth, max_card=settings.max_card, files=store)
     leases.add_to(app)
     files = FileAddresses(hub.files, hub.trees)
     files.add_to(app)

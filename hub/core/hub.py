@@ -30,6 +30,8 @@ from hub.core.tasks.trees import TREE_LIMITS, TreeLimits, Trees
 from hub.ports.state.event_log import Subscription
 from rolecall.errors import (
     ClientDisconnected,
+    FileError,
+    FileNotFound,
     HubDraining,
     InvalidParams,
     NoLiveWorker,
@@ -47,7 +49,7 @@ from rolecall.model.command import CancelTask, GetTask, ListTasks, ParentCall, S
 from rolecall.model.content import Download
 from rolecall.model.ids import START, Caller, Cursor, TaskId, new_context_id, new_task_id
 from rolecall.model.push import PushConfig
-from rolecall.model.task import Summary, SummaryPage, TaskRow, Turn
+from rolecall.model.task import StoredFile, Summary, SummaryPage, TaskRow, Turn
 from rolecall.model.usage import Usage, UsageGroup, UsageQuery
 
 _REVEAL_AFTER = 1.0
@@ -99,6 +101,7 @@ class Hub:
         self._streams = deps.shares.streams
         self._messages = deps.shares.messages
         self._connections = deps.shares.worker_connections
+        self.inline = deps.inline_files()
         self.relays = Relays(deps, supervisor)
         self.trees = Trees(deps, self.relays, supervisor, limits.tree, may_call)
         self._questions = Questions(deps, self.relays, supervisor, self.trees, self._reader, self._being_answered)
@@ -180,12 +183,16 @@ class Hub:
             raise InvalidParams(f"The task has no event {command.at}: its events are 1 to {row.at}.")
         return await self._reader.now(caller, row, view, on_disconnect, upto=command.at)
 
-    async def download(self, caller: Caller, task: TaskId, number: int, part: int | None) -> tuple[Download, Cursor]:
-        """An artifact as a file, and the event as of which it is so. TaskNotFound, ArtifactNotFound,
-        ArtifactUnreadable, InvalidParams.
+    async def download(
+        self, caller: Caller, task: TaskId, number: int, part: int | None
+    ) -> tuple[Download | StoredFile, Cursor]:
+        """An artifact as a file, or the file of the hub that it names, and the event as of which it is so. TaskNotFound,
+        ArtifactNotFound, ArtifactUnreadable, InvalidParams.
         """
         row = await self._lookup.find(caller, task, Target())
-        return await self._reader.download(caller, row, number, part), row.at
+        found = await self._reader.download(caller, row, number, part)
+        stored = await self.inline.find(row.id, found.file) if found.file is not None else None
+        return stored or found, row.at
 
     async def cancel(self, caller: Caller, command: CancelTask) -> Answer:
         row = await self._lookup.find(caller, command.task_id, command.target)
@@ -230,6 +237,7 @@ class Hub:
         if self.draining:
             raise HubDraining
         turn = self._deps.codec.record(send, after=START)
+        send = self._deps.codec.with_files(send, turn)
         names = names_of(caller, send, turn)
         admit = partial(self._admit, caller, send, turn, names, on_disconnect)
         call = self._idempotency.once(caller, send, names, admit, on_disconnect)
@@ -288,7 +296,11 @@ class Hub:
             push_config = await self._push.prepare(caller, send.push.of(row.id)) if send.push is not None else None
             tasks, window = self._engine.tasks, self._limits.same_message
             try:
-                stored = await tasks.admit(row, turn, names=names.of_task, remembered=window, push=push_config, branch=branch)
+                stored = await tasks.admit(
+                    row, turn, names=names.of_task, remembered=window, push=push_config, branch=branch, files=send.files
+                )
+            except FileNotFound:
+                raise await self._refuse_files(caller, send, turn) from None
             except asyncio.CancelledError:
                 await self._take_back(row.id, lambda: tasks.discard(row.id))
                 raise
@@ -396,7 +408,11 @@ class Hub:
         tasks, task = self._engine.tasks, row.id
         turns = [*await tasks.turns(task), turn]
         try:
-            stored = await tasks.add_turn(task, turn, names=names.of_answer, remembered=self._limits.same_message)
+            stored = await tasks.add_turn(
+                task, turn, names=names.of_answer, remembered=self._limits.same_message, files=send.files
+            )
+        except FileNotFound:
+            raise await self._refuse_files(caller, send, turn) from None
         except asyncio.CancelledError:
             await self._take_back(task, lambda: tasks.drop_turn(task, turn))
             raise
@@ -423,6 +439,20 @@ class Hub:
         role = send.target.path_role or send.target.role
         paused = await self._engine.tasks.paused(caller, send.context_id, role)
         return await self._engine.tasks.get(caller, paused[0]) if len(paused) == 1 else None
+
+    async def _refuse_files(self, caller: Caller, send: Send, turn: Turn) -> InvalidParams:
+        """Why the store did not take a message. What the caller may not know of is as if it did not exist."""
+        named = self._deps.codec.files_sent(send, turn)
+        wrong = named[0]
+        for file in named:
+            try:
+                complete = (await self.files.of_caller(caller, file.id)).complete
+            except FileError:
+                complete = False
+            if not complete:
+                wrong = file
+                break
+        return InvalidParams(f'"{wrong.path}" names a file that the hub does not have, or has not whole. Upload it first.')
 
     async def _references(self, caller: Caller, send: Send) -> dict[str, str]:
         """Map the ids of the tasks that the message refers to, to the worker's ids. TaskNotFound if one is not the caller's."""

@@ -17,6 +17,7 @@ from hub.ports.shares import Slots
 from rolecall.errors import HubError, SecretUnreadable, WorkerBroke
 from rolecall.model.a2a import Ids, WorkerEvent
 from rolecall.model.worker import Offer
+from rolecall.protocol.extensions.files import FileUrls
 from rolecall.protocol.workers import requests as calls
 
 _JSON = b"application/json"
@@ -25,11 +26,17 @@ _STREAM = b"text/event-stream, application/json"
 
 class HttpForwarder:
     def __init__(
-        self, client: Client, limits: AnswerLimits | None = None, vault: Vault | None = None, event_slots: Slots | None = None
+        self,
+        client: Client,
+        limits: AnswerLimits | None = None,
+        vault: Vault | None = None,
+        event_slots: Slots | None = None,
+        file_urls: FileUrls | None = None,
     ) -> None:
         """`vault` opens the credentials for workers; without it none are sent. `event_slots`: for large events; None:
-        any number.
+        any number. `file_urls`: those of the hub's files.
         """
+        self._file_urls = file_urls or FileUrls()
         self._slots = event_slots
         self._client = client
         self._vault = vault
@@ -39,6 +46,8 @@ class HttpForwarder:
         send, stream = dispatch.send, offer.streaming
         protocol = _protocol(offer, dispatch.ids)
         params = calls.send_params(send, dispatch.ids, dispatch.references, stream=stream)
+        if dispatch.contents:
+            self._file_urls.fill(params["message"], dispatch.ids.log_dialect, dispatch.contents)
         request = protocol.request(WorkerMethod.STREAM if stream else WorkerMethod.SEND, dispatch.ids, params, send.extensions)
         headers = [*request.headers, ("A2A-Hop", str(send.hops + 1)), ("A2A-Task", dispatch.ids.task)]
         if send.trace is not None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from rolecall.errors import HubError
 from rolecall.model.a2a import DialectRules, Event, Ids, Logged, Missing, TaskState, WorkerEvent
 from rolecall.model.command import Send
-from rolecall.model.content import Download
-from rolecall.model.ids import Cursor
+from rolecall.model.content import Download, NamedFile
+from rolecall.model.ids import Cursor, FileId
 from rolecall.model.task import AskedFor, TaskRow, Turn
 
 
@@ -106,3 +106,23 @@ class Codec(Protocol):
         """What a webhook gets after the last event of `log`, in the webhook's dialect. `numbers`: with its sequence number. May
         be called on any thread.
         """
+
+    # --- files by reference
+
+    def may_name_files(self, body: bytes) -> bool:
+        """Whether a document of the hub may name a file of the hub. It takes no longer than to find a text in it."""
+
+    def with_files(self, send: Send, turn: Turn) -> Send:
+        """The message with the ids of the files that it names, as it was recorded. InvalidParams: they are too many."""
+
+    def files_sent(self, send: Send, turn: Turn) -> Sequence[NamedFile]:
+        """The files that a caller's message names, and where."""
+
+    def files_reported(self, worker_event: WorkerEvent, body: bytes) -> Sequence[FileId]:
+        """The files that a worker's event names; `body` is the event that was made of it. Of very many only the first."""
+
+    def files_in(self, body: bytes, dialect: str) -> Sequence[FileId]:
+        """The files that the messages and artifacts of a document name, as above. May be called on any thread."""
+
+    def with_bytes(self, body: bytes, dialect: str, contents: Mapping[FileId, str]) -> bytes:
+        """The document with the bytes of these files, as base64, in place of their urls. May be called on any thread."""

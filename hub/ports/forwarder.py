@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from msgspec import field
+
 from rolecall.errors import HubError
 from rolecall.model.a2a import Ids, WorkerEvent
 from rolecall.model.command import Send
+from rolecall.model.ids import FileId
 from rolecall.model.value import Value
 from rolecall.model.worker import Offer
 
@@ -15,13 +18,14 @@ from rolecall.model.worker import Offer
 class Dispatch(Value, frozen=True):
     """One message on its way to a worker. `ids.worker_task` is set if the message continues a task.
     `references` maps the task ids that the message refers to, to the worker's ids. `remaining`: seconds until the task must be
-    done.
+    done. `contents`: bytes of files, as base64, that stand in the message in place of their urls.
     """
 
     send: Send
     ids: Ids
     references: dict[str, str]
     remaining: float | None = None
+    contents: dict[FileId, str] = field(default_factory=dict)
 
 
 class Attach(Value, frozen=True):

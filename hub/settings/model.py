@@ -135,6 +135,10 @@ class Settings(BaseSettings):
     """Largest event of a worker's stream. One that is larger fails its task. A worker's Task is bounded by max_log.
     Higher: larger files in one piece, and each of 16 events that arrive at once can hold that much memory."""
 
+    inline_files: Switch = True
+    """Whether callers, workers and webhooks that do not know files by reference get the bytes of files, up to max_event.
+    false: they get the URL, which they have to read with their token; the hub reads and encodes no file for them."""
+
     max_head: Size = Field(32 * 1024, ge=4096, le=1024**2)
     """Largest total size of a request's headers.
     Higher: longer cookies and tokens are accepted, and every connection can hold twice that much memory."""

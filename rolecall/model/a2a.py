@@ -77,11 +77,12 @@ class Event(Value, frozen=True):
 
 
 class Answer(Value, frozen=True):
-    """An answer in one piece: a task or a bare message, in the caller's dialect. `at`: as of this event."""
+    """An answer in one piece: a task or a bare message, in the caller's dialect, of this `task`, `at` this event."""
 
     kind: EventKind
     dialect: str
     body: bytes
+    task: TaskId
     at: Cursor = START
 
 

@@ -19,6 +19,12 @@ message with the same `Idempotency-Key` once. With `{"durable": true}` in its pa
 SEQUENCE_EXTENSION = "https://rolecall.dev/ext/sequence/v1"
 """Between hub and callers: events and tasks carry their cursors."""
 
+FILES_EXTENSION = "https://rolecall.dev/ext/files/v1"
+"""Files by reference: a file part with the url of a file at the hub, and its `size` under this name in the part's metadata. A
+caller that activates it and a worker that lists it get such parts; others get the bytes. The params of a hub's entry have the
+`url` that the urls of its files begin with, and the `max_size` of one.
+"""
+
 SCHEMAS_EXTENSION = "https://rolecall.dev/ext/schemas/v1"
 """Its params have `skills`: by the id of a skill, its `inputSchema`, its `outputSchema`, or both. They are the JSON Schemas of
 the data parts that the skill takes and gives. A2A allows no further members in a skill itself.
@@ -32,22 +38,29 @@ USAGE_EXTENSION = "https://rolecall.dev/ext/usage/v1"
 
 
 def can_replay(card: JsonObject) -> bool:
-    return _replay_entry(card) is not None
+    return _entry(card, REPLAY_EXTENSION) is not None
+
+
+def reads_files(card: JsonObject) -> bool:
+    """It reads files of the hub by their urls. A server that stores files itself, such as another hub, does not."""
+    entry = _entry(card, FILES_EXTENSION)
+    params = entry.get("params") if entry is not None else None
+    return entry is not None and not (isinstance(params, dict) and "url" in params)
 
 
 def is_durable(card: JsonObject) -> bool:
     """What it replays is there also after a restart."""
-    params = (_replay_entry(card) or {}).get("params")
+    params = (_entry(card, REPLAY_EXTENSION) or {}).get("params")
     return isinstance(params, dict) and params.get("durable") is True
 
 
-def _replay_entry(card: JsonObject) -> JsonObject | None:
-    """Its entry of the replay extension. Cards are untrusted: a value of a wrong type means no."""
+def _entry(card: JsonObject, extension: str) -> JsonObject | None:
+    """Its entry of that extension. Cards are untrusted: a value of a wrong type means no."""
     capabilities = card.get("capabilities")
     extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
     if not isinstance(extensions, list):
         return None
-    return next((entry for entry in extensions if isinstance(entry, dict) and entry.get("uri") == REPLAY_EXTENSION), None)
+    return next((entry for entry in extensions if isinstance(entry, dict) and entry.get("uri") == extension), None)
 
 
 class Interface(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import field
 
 from rolecall.model.a2a import JsonObject, TaskState
-from rolecall.model.ids import Cursor, TaskId, WorkerId
+from rolecall.model.ids import Cursor, FileId, TaskId, WorkerId
 from rolecall.model.push import PushConfig
 from rolecall.model.value import Value
 
@@ -73,6 +73,8 @@ class Send(Value, frozen=True):
     """How many hubs the call has passed, from `A2A-Hop`."""
     parent: ParentCall | None = None
     """The task in which a worker makes this call."""
+    files: tuple[FileId, ...] = ()
+    """Those of the hub that the message names, in its order."""
 
 
 class GetTask(Value, frozen=True):

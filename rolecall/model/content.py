@@ -7,9 +7,10 @@ An optional text that is absent is None, never empty; empty `metadata` stays emp
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from rolecall.model.a2a import JsonObject, TaskState
+from rolecall.model.ids import FileId
 from rolecall.model.value import Value
 
 
@@ -93,9 +94,17 @@ class ArtifactUpdate(Value, frozen=True):
 Content = Message | Task | StatusUpdate | ArtifactUpdate
 
 
+class NamedFile(NamedTuple):
+    """A file of the hub, and the part that names it, as `message.parts[0]`."""
+
+    path: str
+    id: FileId
+
+
 class Download(Value, frozen=True):
-    """An artifact as a file. Its name and media type are what its worker wrote."""
+    """An artifact as a file. Its name and media type are its worker's. `file`: that of the hub to which it is a link."""
 
     name: str
     media_type: str
     content: bytes
+    file: FileId | None = None

@@ -14,7 +14,7 @@ class PushConfig:
     """One receiver of one task's events. `id` is unique within its task; empty: the hub uses the task's id. `dialect` is the
     one that the config was set in; notifications use it. `schemes` and `credentials` make the Authorization header, `token`
     is sent as X-A2A-Notification-Token, in some dialects also as bearer token. The hub never returns these two secrets.
-    `numbers`: it was set with the sequence extension.
+    `numbers`: it was set with the sequence extension; `by_reference`: with the files extension.
     """
 
     task: TaskId
@@ -25,9 +25,15 @@ class PushConfig:
     schemes: tuple[str, ...] = ()
     credentials: str | None = field(default=None, repr=False)
     numbers: bool = False
+    by_reference: bool = False
 
-    def of(self, task: TaskId, *, numbers: bool | None = None) -> PushConfig:
-        return replace(self, task=task, numbers=self.numbers if numbers is None else numbers)
+    def of(self, task: TaskId, *, numbers: bool | None = None, by_reference: bool | None = None) -> PushConfig:
+        return replace(
+            self,
+            task=task,
+            numbers=self.numbers if numbers is None else numbers,
+            by_reference=self.by_reference if by_reference is None else by_reference,
+        )
 
     def named(self) -> PushConfig:
         return self if self.id else replace(self, id=self.task)
@@ -46,6 +52,7 @@ class SealedConfig:
     schemes: tuple[str, ...] = ()
     credentials: bytes | None = field(default=None, repr=False)
     numbers: bool = False
+    by_reference: bool = False
 
 
 class DeadLetter(NamedTuple):

@@ -34,6 +34,8 @@ class Offer:
     card: JsonObject = field(default_factory=dict)
     streaming: bool = False
     replays: bool = False
+    reads_files: bool = False
+    """It reads files of the hub by their urls; others get their bytes."""
     interfaces: tuple[Interface, ...] = ()
     """The worker's interfaces; none: JSON-RPC in 0.3 at `url`."""
     capacity: int | None = None
@@ -57,7 +59,14 @@ class Offer:
 
     def with_card_of(self, other: Offer) -> Offer:
         """With what the hub knows of the same worker by its card."""
-        return replace(self, card=other.card, streaming=other.streaming, replays=other.replays, interfaces=other.interfaces)
+        return replace(
+            self,
+            card=other.card,
+            streaming=other.streaming,
+            replays=other.replays,
+            reads_files=other.reads_files,
+            interfaces=other.interfaces,
+        )
 
     @property
     def durable(self) -> bool:

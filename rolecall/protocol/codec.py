@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import uuid4
 
-from rolecall.errors import ArtifactNotFound, ArtifactUnreadable, HubError, InvalidAnswer, WorkerError
+from rolecall.errors import ArtifactNotFound, ArtifactUnreadable, HubError, InvalidAnswer, InvalidParams, WorkerError
 from rolecall.model.a2a import (
     OWN,
     DialectRules,
@@ -21,23 +21,26 @@ from rolecall.model.a2a import (
 )
 from rolecall.model.card import USAGE_EXTENSION
 from rolecall.model.command import Send, Target
-from rolecall.model.content import ArtifactUpdate, Content, Download, Status, StatusUpdate, Task
+from rolecall.model.content import ArtifactUpdate, Content, Download, NamedFile, Status, StatusUpdate, Task
 from rolecall.model.fold import TaskFold, artifacts_of, trim_history
-from rolecall.model.ids import START, Cursor, TaskId
+from rolecall.model.ids import START, Cursor, FileId, TaskId
 from rolecall.model.task import AskedFor, TaskRow, Turn
 from rolecall.model.usage import Reports, beyond, read_reports
-from rolecall.model.value import Value
+from rolecall.model.value import Value, replace
 from rolecall.protocol.callers.downloads import download_of
 from rolecall.protocol.callers.encoder import EventEncoder
 from rolecall.protocol.dialects import DIALECTS
+from rolecall.protocol.extensions.files import FileUrls
+from rolecall.protocol.extensions.sequence import numbered
 from rolecall.protocol.faults import fault_of
-from rolecall.protocol.sequence import numbered
 from rolecall.protocol.text.jsontext import dump, parse_stored
 from rolecall.protocol.text.timestamp import timestamp
 from rolecall.protocol.translation import read_content, translated_message, write_content
 from rolecall.protocol.untranslatable import Untranslatable
 
 _LONGEST_QUESTION = 4_000
+MOST_FILES = 200
+"""Files of the hub that one message or event can name. Each is looked up."""
 
 
 class Update(Value, frozen=True):
@@ -47,8 +50,11 @@ class Update(Value, frozen=True):
 
 
 class Codec:
-    def __init__(self, wall: Callable[[], float]) -> None:
+    """`file_urls`: those of the hub's files."""
+
+    def __init__(self, wall: Callable[[], float], file_urls: FileUrls | None = None) -> None:
         self._wall = wall
+        self._file_urls = file_urls or FileUrls()
 
     def rules(self, dialect: str) -> DialectRules:
         return DIALECTS[dialect].rules
@@ -60,7 +66,8 @@ class Codec:
 
     def recall(self, turn: Turn, row: TaskRow) -> Send:
         target = Target(role=row.role, instance=row.worker.instance if row.worker else None)
-        return DIALECTS[turn.dialect].requests.read_send(parse_stored(turn.params), target)
+        send = DIALECTS[turn.dialect].requests.read_send(parse_stored(turn.params), target)
+        return self.with_files(send, turn)
 
     # --- into the log
 
@@ -192,6 +199,38 @@ class Codec:
         body = encoder.encode(last)
         return wanted.answers.notice(last.kind, numbered(body, log[-1].cursor) if numbers else body)
 
+    # --- files by reference
+
+    def file_in(self, url: str) -> FileId | None:
+        return self._file_urls.id_in(url)
+
+    def may_name_files(self, body: bytes) -> bool:
+        return self._file_urls.may_be_in(body)
+
+    def with_files(self, send: Send, turn: Turn) -> Send:
+        named = self.files_sent(send, turn)
+        if len(named) > MOST_FILES:
+            raise InvalidParams(f"A message may name {MOST_FILES} files of the hub, and this one names {len(named)}.")
+        return replace(send, files=tuple(dict.fromkeys(file.id for file in named))) if named else send
+
+    def files_sent(self, send: Send, turn: Turn) -> Sequence[NamedFile]:
+        if not self._file_urls.may_be_in(turn.params):
+            return ()
+        return self._file_urls.find({"message": send.params["message"]}, send.dialect)
+
+    def files_reported(self, worker_event: WorkerEvent, body: bytes) -> Sequence[FileId]:
+        if not self._file_urls.may_be_in(body):
+            return ()
+        return [file.id for file in self._file_urls.find(worker_event.document, worker_event.dialect)[:MOST_FILES]]
+
+    def files_in(self, body: bytes, dialect: str) -> Sequence[FileId]:
+        return [file.id for file in self._file_urls.find(parse_stored(body), dialect)[:MOST_FILES]]
+
+    def with_bytes(self, body: bytes, dialect: str, contents: Mapping[FileId, str]) -> bytes:
+        document = parse_stored(body)
+        self._file_urls.fill(document, dialect, contents)
+        return dump(document)
+
     # --- pieces
 
     def _status(self, ids: Ids, state: TaskState, status: JsonObject, holder: JsonObject) -> Event:
@@ -296,7 +335,7 @@ class LogFold:
         except Untranslatable as error:
             raise ArtifactUnreadable(str(error)) from error
         assert isinstance(content, ArtifactUpdate)
-        return download_of(content.artifact, number, part)
+        return download_of(content.artifact, number, part, self._codec.file_in)
 
     def _in_view(self, content: Content, alias: str) -> JsonObject:
         assert self._view is not None

@@ -25,6 +25,11 @@ class Shape(Protocol):
 
     def write(self, content: Content) -> JsonObject: ...
     def state_name(self, state: TaskState) -> str: ...
+    def file_url(self, part: JsonObject) -> str | None:
+        """The url of a file part; None: it has none, or is no file part."""
+
+    def with_bytes(self, part: JsonObject, content: str) -> JsonObject:
+        """A file part with its bytes, as base64, in place of its url."""
 
 
 class Requests(Protocol):

@@ -18,9 +18,10 @@ from tests.helpers.clock import ManualClock
 # --- configs
 
 
-async def test_a_config_is_given_back_as_it_was_set(engine: Engine) -> None:
+@pytest.mark.parametrize("own", [{"numbers": True}, {"by_reference": True}])
+async def test_a_config_is_given_back_as_it_was_set(engine: Engine, own: dict[str, bool]) -> None:
     task = await admitted(engine)
-    config = a_config(task, token=b"\x00sealed", schemes=("Bearer", "Basic"), credentials=b"\xffsealed", numbers=True)
+    config = a_config(task, token=b"\x00sealed", schemes=("Bearer", "Basic"), credentials=b"\xffsealed", **own)
     await engine.pushes.set(ANNA, config, limit=10)
     assert await engine.pushes.get(ANNA, task, "c") == config
     assert list(await engine.pushes.list(ANNA, task)) == [config]

@@ -47,6 +47,7 @@ from rolecall.model.task import TaskRow
 from rolecall.model.usage import Usage
 from rolecall.model.worker import LeaseProof, Offer, Registration
 from rolecall.protocol.codec import Codec
+from rolecall.protocol.extensions.files import FileUrls
 from rolecall.protocol.text.jsontext import parse
 from rolecall.protocol.v0_3 import requests as v03
 from tests.helpers.clock import ManualClock
@@ -62,6 +63,8 @@ SILENCE = 0.8
 """Seconds without a sign of life after which a worker's task fails."""
 CARD_REFRESH = timedelta(seconds=30)
 KEEP_ALIVE = timedelta(seconds=0.05)
+FILE_URLS = "https://hub.example/registry/files/"
+"""What the URLs of the hub's files begin with."""
 
 
 def pytest_asyncio_loop_factories(
@@ -291,7 +294,7 @@ async def _assemble(
     deps = Dependencies(
         engine=watched,
         forwarder=forwarder,
-        codec=Codec(clock.wall),
+        codec=Codec(clock.wall, FileUrls(FILE_URLS)),
         router=Router(watched.registry, watched.tasks, failing, default_role=None, rng=Random(7)),
         failing=failing,
         waiting=(waiting := WaitingCalls(watched.registry)),

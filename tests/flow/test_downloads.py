@@ -10,6 +10,7 @@ import pytest
 from hub.core.tasks.folding import FoldingThread
 from rolecall.errors import AnswerNotSent, ArtifactNotFound, ArtifactUnreadable, InvalidParams, TaskNotFound
 from rolecall.model.a2a import WorkerEvent
+from rolecall.model.content import Download
 from rolecall.model.ids import Caller, TaskId
 from rolecall.protocol.v0_3.events import read_result
 from tests.flow.callers import OTHER, enrol
@@ -30,6 +31,7 @@ async def ended(system: System, *steps: WorkerEvent, dialect: str = "0.3") -> Ta
 
 async def content(system: System, task_id: TaskId, number: int, part: int | None = None, caller: Caller = CALLER) -> bytes:
     found, _ = await system.hub.download(caller, task_id, number, part)
+    assert isinstance(found, Download)
     return found.content
 
 
@@ -43,6 +45,7 @@ async def test_artifacts_count_from_one_in_the_order_in_which_they_came(system: 
         await content(system, task_id, 3)
     assert await content(system, task_id, 3, 2) == b'{"x":1}'
     found, at = await system.hub.download(CALLER, task_id, 2, None)
+    assert isinstance(found, Download)
     assert (found.name, found.media_type, at) == ("a.png", "image/png", 6)
     for wrong in (0, 4):
         with pytest.raises(ArtifactNotFound, match=f"The task has 3 artifacts, and no artifact {wrong}"):

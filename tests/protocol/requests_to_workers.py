@@ -17,11 +17,12 @@ from hub.ports.forwarder import Attach, Dispatch
 from rolecall.errors import WorkerError
 from rolecall.model import value
 from rolecall.model.a2a import Ids
-from rolecall.model.card import HTTP_JSON, JSONRPC, Interface
+from rolecall.model.card import FILES_EXTENSION, HTTP_JSON, JSONRPC, Interface
 from rolecall.model.command import Send, Target
-from rolecall.model.ids import TaskId, WorkerId
+from rolecall.model.ids import FileId, TaskId, WorkerId
 from rolecall.model.worker import Offer
 from rolecall.protocol.dialects import DIALECTS
+from rolecall.protocol.extensions.files import FileUrls
 from tests.helpers.listening import collect_events
 from tests.helpers.raw_server import RawServer, Request, always, answer
 from tests.protocol.golden_files import write_transcript
@@ -41,6 +42,7 @@ _KEPT = (
     "last-event-id",
     "traceparent",
 )
+_FILE = FileId("0" * 31 + "1")
 _METADATA = {"role": "echo", "order": 7}
 _HOOK = {"url": "https://example.org/hook", "token": "t"}
 _TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -73,11 +75,21 @@ def _send_in(dialect: str, **members: Any) -> Send:
     return value.replace(send, message_id="m-1")
 
 
+def _with_file(send: Send) -> Send:
+    own = {"metadata": {FILES_EXTENSION: {"size": 7}}}
+    if send.dialect == "1.0":
+        part: dict[str, Any] = {"url": f"http://hub/registry/files/{_FILE}", "filename": "a.txt", "mediaType": "text/plain"}
+    else:
+        file = {"uri": f"http://hub/registry/files/{_FILE}", "name": "a.txt", "mimeType": "text/plain"}
+        part = {"type" if send.dialect == "0.1" else "kind": "file", "file": file}
+    return value.replace(send, params={**send.params, "message": {**send.params["message"], "parts": [part | own]}})
+
+
 async def made(interface: Interface) -> dict[str, str]:
     """The requests, by their purpose."""
     sections: dict[str, str] = {}
     async with RawServer(always(answer(b"{}"))) as server, Client(Guard([], [], allow_loopback=True)) as client:
-        forwarder = HttpForwarder(client)
+        forwarder = HttpForwarder(client, file_urls=FileUrls("http://hub/registry/files/"))
         offer = Offer(WorkerId("echo", "1"), server.url, streaming=True, interfaces=(interface._replace(url=server.url),))
         first = Ids(TaskId("t-hub"), "c-1", log_dialect=interface.dialect)
         known = Ids(TaskId("t-hub"), "c-hub", "t-worker", "c-worker", interface.dialect)
@@ -105,6 +117,10 @@ async def made(interface: Interface) -> dict[str, str]:
                 later = _send_in(dialect, taskId="t-hub", referenceTaskIds=["t-other"])
                 dispatch = Dispatch(later, known, {"t-other": "t-theirs"})
                 await note(f"an answer with a reference, asked in {dialect}", deliver(offer, dispatch))
+            with_file = _with_file(_send_in(dialect))
+            await note(f"a file for a worker that reads it, asked in {dialect}", deliver(offer, Dispatch(with_file, first, {})))
+            dispatch = Dispatch(with_file, first, {}, contents={_FILE: "Y29udGVudA=="})
+            await note(f"a file for another worker, asked in {dialect}", deliver(offer, dispatch))
         ours = replace(offer, replays=True)
         await note("a worker that recognises a message", deliver(ours, Dispatch(_send_in("0.3"), first, {})))
         await note("coming back to a worker that replays", attach(ours, "boot.7"))

@@ -11,7 +11,7 @@ import jsonschema_rs
 import pytest
 
 from rolecall.model.card import SEQUENCE_EXTENSION
-from rolecall.protocol.sequence import SEQUENCE
+from rolecall.protocol.extensions.sequence import SEQUENCE
 from rolecall.protocol.text.profile import write_extension
 from tests.helpers.processes import ROOT
 from tests.protocol.golden_files import transcript

@@ -27,27 +27,34 @@ from hub.inbound.middleware.call_turns import CallTurns
 from hub.inbound.middleware.rate_limiter import RateLimiter
 from hub.inbound.middleware.request import Request
 from hub.server.asgi import App, Receive, Scope, Send
-from rolecall.model.card import JSONRPC, SEQUENCE_EXTENSION, Interface
+from rolecall.model.card import FILES_EXTENSION, JSONRPC, SEQUENCE_EXTENSION, Interface
+from rolecall.model.ids import FileId
+from rolecall.model.task import StoredFile
 from rolecall.model.value import replace
 from rolecall.protocol.rest import read_route
 from rolecall.protocol.text.jsontext import dump
-from tests.flow.conftest import System, open_system
+from rolecall.protocol.v0_3.events import read_result
+from tests.flow.conftest import CALLER, FILE_URLS, System, open_system
 from tests.helpers.scripted import chunk, status, task
 from tests.protocol.golden_files import write_transcript
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _KEPT = (b"content-type", b"allow", b"retry-after", b"a2a-extensions", b"x-a2a-extensions")
 _DONE = (task(), chunk("one ", append=False), chunk("two"), status("completed", "Done."))
+_FILE, _CONTENT = FileId("0" * 31 + "1"), b"content"
 _HOOK = {"id": "p", "url": "http://127.0.0.1:9/hook", "token": "t"}
 
 
 class Conversation(NamedTuple):
-    """The dialects of caller and log, and the requests; a request may use the ids of an earlier answer."""
+    """The dialects of caller and log, and the requests; a request may use the ids of an earlier answer. `files`: messages and
+    answers name a file of the hub.
+    """
 
     dialect: str
     log_dialect: str
     steps: tuple[str, ...]
     ask: Callable[[str, str], HttpRequest]
+    files: bool = False
 
 
 class HttpRequest(NamedTuple):
@@ -122,6 +129,7 @@ _NO_MESSAGE_ID = "send-without-message-id"
 OTHER_VERSION = "get-in-an-unknown-version"
 _HEADERS = {
     "subscribe": (("last-event-id", "2"),),
+    "subscribe-inline": (("last-event-id", "2"),),
     "send-wrong-type": (("content-type", "text/plain"),),
     OTHER_VERSION: (("a2a-version", "1.2"),),
 }
@@ -190,6 +198,29 @@ def with_numbers(ask: Callable[[str, str], HttpRequest], header: str) -> Callabl
     return numbered
 
 
+def with_files(ask: Callable[[str, str], HttpRequest], dialect: str, header: str) -> Callable[[str, str], HttpRequest]:
+    """With the files extension, but for steps that end in `-inline`."""
+
+    def with_file(step: str, task: str) -> HttpRequest:
+        request = ask(step, task)
+        if step.startswith(("send", "stream")):
+            body = request.body.get("params", request.body)
+            body["message"]["parts"].append(_file_part(dialect))
+        headers = [] if step.endswith("-inline") else [(header, FILES_EXTENSION)]
+        return HttpRequest(request.method, request.path, request.body, (*request.headers, *headers))
+
+    return with_file
+
+
+def _file_part(dialect: str) -> dict[str, Any]:
+    own = {"metadata": {FILES_EXTENSION: {"size": len(_CONTENT)}}}
+    if dialect == "1.0":
+        return {"url": f"{FILE_URLS}{_FILE}", "filename": "a.txt", "mediaType": "text/plain", **own}
+    file = {"uri": f"{FILE_URLS}{_FILE}", "name": "a.txt", "mimeType": "text/plain"}
+    return {"type" if dialect == "0.1" else "kind": "file", "file": file, **own}
+
+
+_FILES = ("send", "stream", "subscribe", "get", "send-inline", "stream-inline", "subscribe-inline", "get-inline")
 _NUMBERED = ("send", "stream", "subscribe", "get", "get-as-of", "ask", "answer", "ask-again", "cancel")
 _UNKNOWN = ("get-unknown", "subscribe-unknown", "get-unknown-without-id")
 _COMMON = ("send", "stream", "subscribe", "get", "get-unknown", "get-wrong")
@@ -234,7 +265,24 @@ CONVERSATIONS = {
     "sequence-jsonrpc-1.0": Conversation("1.0", "0.3", (*_NUMBERED, "list"), with_numbers(rpc("1.0"), "a2a-extensions")),
     "sequence-rest-0.3": Conversation("0.3", "1.0", _NUMBERED, with_numbers(rest("0.3"), "x-a2a-extensions")),
     "sequence-rest-1.0": Conversation("1.0", "1.0", (*_NUMBERED, "list"), with_numbers(rest("1.0"), "a2a-extensions")),
+    "files-jsonrpc-0.1": Conversation("0.1", "0.3", _FILES, with_files(rpc("0.1"), "0.1", "x-a2a-extensions"), True),
+    "files-jsonrpc-0.3": Conversation("0.3", "0.3", _FILES, with_files(rpc("0.3"), "0.3", "x-a2a-extensions"), True),
+    "files-jsonrpc-1.0": Conversation("1.0", "0.3", _FILES, with_files(rpc("1.0"), "1.0", "a2a-extensions"), True),
+    "files-rest-0.3": Conversation("0.3", "1.0", _FILES, with_files(rest("0.3"), "0.3", "x-a2a-extensions"), True),
+    "files-rest-1.0": Conversation("1.0", "1.0", _FILES, with_files(rest("1.0"), "1.0", "a2a-extensions"), True),
 }
+
+
+_FILE_EVENT = read_result(
+    {
+        "kind": "artifact-update",
+        "taskId": "wt",
+        "contextId": "wc",
+        "artifact": {"artifactId": "f", "name": "a.txt", "parts": [_file_part("0.3")]},
+        "append": False,
+        "lastChunk": True,
+    }
+)
 
 
 # --- running them
@@ -244,13 +292,15 @@ async def run_conversation(conversation: Conversation, system: System) -> dict[s
     """The sections of the transcript, by step."""
     interface = Interface("http://w/", JSONRPC, conversation.log_dialect)
     await system.enrol("echo:a", interfaces=(interface,))
+    if conversation.files:
+        await _store_file(system)
     app = app_of(system)
     system.clock.step_wall(0.25)
     names: dict[str, str] = {}
     sections: dict[str, str] = {}
     task_id = "none"
     for number, step in enumerate(conversation.steps):
-        _plan(system, step, f"w{number}")
+        _plan(system, step, f"w{number}", files=conversation.files)
         request = conversation.ask(step, task_id)
         status, headers, body = await exchange(app, request)
         found = _UUID.search(body)
@@ -263,11 +313,20 @@ async def run_conversation(conversation: Conversation, system: System) -> dict[s
     return sections
 
 
-def _plan(system: System, step: str, name: str) -> None:
+async def _store_file(system: System) -> None:
+    file = StoredFile(_FILE, CALLER, "a.txt", "text/plain", len(_CONTENT), 0, "", system.clock.wall())
+    await system.engine.files.create(file)
+    upload = system.engine.files.open(file)
+    await upload.write(_CONTENT)
+    await upload.close(complete=True)
+
+
+def _plan(system: System, step: str, name: str, *, files: bool) -> None:
     """Plan the worker's answer."""
-    if step in ("send", "stream"):
+    if step.removesuffix("-inline") in ("send", "stream"):
         # Together, so that a caller that does not wait finds all of them.
-        done = [replace(worker_event, document=_renamed(worker_event.document, name), task=name) for worker_event in _DONE]
+        steps = (*_DONE[:1], _FILE_EVENT, *_DONE[1:]) if files else _DONE
+        done = [replace(worker_event, document=_renamed(worker_event.document, name), task=name) for worker_event in steps]
         system.forwarder.plan("echo:a", done)
     elif step.startswith("ask"):
         system.forwarder.plan("echo:a", task("input-required", "Which?", "wq"))

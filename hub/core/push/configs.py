@@ -38,7 +38,16 @@ class PushConfigs:
             self._vault.seal(secret.encode()) if secret is not None else None for secret in (config.token, config.credentials)
         )
         return SealedConfig(
-            config.task, config.id, config.url, host, config.dialect, token, config.schemes, credentials, config.numbers
+            task=config.task,
+            id=config.id,
+            url=config.url,
+            host=host,
+            dialect=config.dialect,
+            token=token,
+            schemes=config.schemes,
+            credentials=credentials,
+            numbers=config.numbers,
+            by_reference=config.by_reference,
         )
 
     async def set(self, caller: Caller, config: PushConfig, *, newest: bool = False) -> PushConfig:

@@ -18,7 +18,7 @@ from hub.ports.identity import Vault
 from hub.ports.state.engine import Engine
 from hub.ports.state.pushes import DeliveryClaim, DeliveryRoom
 from hub.ports.webhooks import WebhookRequest, WebhookResult, Webhooks
-from rolecall.errors import InvalidAnswer, SecretUnreadable, StoreUnavailable, TaskNotFound
+from rolecall.errors import AnswerNotSent, InvalidAnswer, SecretUnreadable, StoreUnavailable, TaskNotFound
 from rolecall.model.a2a import Logged
 from rolecall.model.ids import Cursor, TaskId
 from rolecall.model.push import PushConfig, SealedConfig
@@ -68,6 +68,7 @@ class Deliveries:
         self._engine = deps.engine
         self._pushes = deps.engine.pushes
         self._codec = deps.codec
+        self._inline = deps.inline_files()
         self._observer = deps.observer
         self._clock = deps.clock
         self._webhooks = webhooks
@@ -166,6 +167,8 @@ class Deliveries:
             body = await self._notice(task_log, at, claim.config)
         except InvalidAnswer as error:
             return WebhookResult(_UNTRANSLATABLE, error.why)
+        except AnswerNotSent as error:
+            return WebhookResult(0, error.message)
         return await self._webhooks.post(
             WebhookRequest(claim.caller.workspace, f"{config.task}.{config.id}.{at}", config, body)
         )
@@ -207,11 +210,20 @@ class Deliveries:
         return PushConfig(config.task, config.id, config.url, config.dialect, token, config.schemes, credentials)
 
     async def _notice(self, task_log: _TaskLog, at: Cursor, config: SealedConfig) -> bytes:
+        """AnswerNotSent: there is no room for its files at the moment."""
+        whole = self._codec.rules(config.dialect).notice_is_task
         make = partial(self._codec.notice, dialect=config.dialect, numbers=config.numbers)
-        events = task_log.events[:at]
+        workspace, events = task_log.row.caller.workspace, task_log.events[:at]
+        if not whole and not config.by_reference:
+            last = events[-1]
+            events[-1] = Logged(last.cursor, await self._inline.event(workspace, config.task, last.event))
         if task_log.size < _THREAD_ABOVE:
-            return make(task_log.row, task_log.turns, events)
-        return await asyncio.to_thread(make, task_log.row, task_log.turns, events)
+            body = make(task_log.row, task_log.turns, events)
+        else:
+            body = await asyncio.to_thread(make, task_log.row, task_log.turns, events)
+        if whole and not config.by_reference:
+            body = await self._inline.document(workspace, config.task, body, config.dialect)
+        return body
 
 
 class _TaskLog:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from hub.core.files.inline import InlineFiles
 from hub.core.observe import Observer
 from hub.core.routing.failing import FailingWorkers
 from hub.core.routing.router import Router
@@ -38,3 +39,7 @@ class Dependencies:
     max_log_events: int = 1_000_000
     shares: Shares = field(default_factory=Shares)
     token_is_valid: Callable[[str], bool] = lambda _: True
+    max_inline: int = 16 * 1024 * 1024
+
+    def inline_files(self) -> InlineFiles:
+        return InlineFiles(self.engine.files, self.codec, self.shares, self.max_inline)

@@ -11,7 +11,7 @@ from hub.ports.codec import Codec, LogFold
 from hub.ports.state.event_log import EventLog, LogEntry
 from rolecall.errors import HubError, InvalidAnswer, LogMoved, StoreUnavailable
 from rolecall.model.a2a import CONTENT, PAUSED, Event, EventKind, Ids, TaskState, WorkerEvent
-from rolecall.model.ids import START, Cursor
+from rolecall.model.ids import START, Cursor, FileId
 from rolecall.model.task import TaskRow, Turn
 from rolecall.model.usage import Reports, Usage
 from rolecall.model.value import replace
@@ -35,6 +35,7 @@ class TaskLogWriter:
         "_log",
         "_new_ended",
         "_new_events",
+        "_new_files",
         "_new_ids",
         "_new_position",
         "_new_usage",
@@ -71,6 +72,7 @@ class TaskLogWriter:
         # What the present write adds:
         self._done: Done
         self._new_events: list[Event]
+        self._new_files: Sequence[FileId]
         self._new_ids: Ids
         self._new_position: str | None
         self._new_ended: bool
@@ -120,7 +122,7 @@ class TaskLogWriter:
 
     def _begin(self, done: Done) -> None:
         self._done = done
-        self._new_events = []
+        self._new_events, self._new_files = [], ()
         self._new_ids, self._new_position, self._new_ended = self.ids, self.position, self.ended
         self._new_usage = ()
 
@@ -145,6 +147,8 @@ class TaskLogWriter:
             events += self._codec.begin(worker_event, ids, self._turns[0])
         else:
             events.append(self._codec.adopt(worker_event, ids))
+        if files := self._codec.files_reported(worker_event, events[-1].body):
+            self._new_files = (*self._new_files, *files)
         if worker_event.kind is not CONTENT:
             self._new_ended = events[-1].is_last
             if worker_event.usage is not None:
@@ -172,6 +176,9 @@ class TaskLogWriter:
                 self._new_events += missing.events
                 if missing.usage is not None:
                     self._add_usage(missing.usage)
+                for event in missing.events:
+                    if self._codec.may_name_files(event.body):
+                        self._new_files = (*self._new_files, *self._codec.files_in(event.body, event.dialect))
                 self._new_ended = bool(self._new_events) and self._new_events[-1].is_last
                 self._new_position = worker_event.position or self.position
             await self._stored()
@@ -222,7 +229,7 @@ class TaskLogWriter:
             # The pause was answered: readers must not take the task for one that still waits.
             events.insert(0, self._codec.resumed(ids))
         new_ids = None if self.at != START and ids == self.ids else ids
-        entry = LogEntry(events, self._new_position, new_ids, usage=self._new_usage)
+        entry = LogEntry(events, self._new_position, new_ids, self._new_files, self._new_usage)
         self._open_log.append(entry, after=self.at, done=self._appended)
 
     def _appended(self, error: HubError | None) -> None:

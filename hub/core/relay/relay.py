@@ -15,6 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from hub.core.files.inline import InlineFiles
 from hub.core.relay.context import Dependencies
 from hub.core.relay.inbox import Awaited, Inbox, Outcome, outcome_for_caller, outcome_of
 from hub.core.relay.log_writer import TaskLogWriter
@@ -95,7 +96,9 @@ class Relay(Inbox):
         "when_over",
     )
 
-    def __init__(self, deps: Dependencies, supervisor: Supervisor, row: TaskRow, turns: Sequence[Turn]) -> None:
+    def __init__(
+        self, deps: Dependencies, inline: InlineFiles, supervisor: Supervisor, row: TaskRow, turns: Sequence[Turn]
+    ) -> None:
         super().__init__(supervisor)
         now = deps.clock.monotonic()
         self._deps = deps
@@ -116,7 +119,7 @@ class Relay(Inbox):
         """Why the task is given up."""
         self._counted = False
         self._budget = RetryBudget(deps.silence.total_seconds(), now)
-        self._call = WorkerCall(deps.forwarder, row.caller.workspace, supervisor, self)
+        self._call = WorkerCall(deps.forwarder, inline, row.caller.workspace, supervisor, self)
         self._rest_waiters: list[asyncio.Future[None]] = []
         self.phase = Phase.RESTING if row.state in PAUSED else Phase.REATTACHING
         self.log_writer = TaskLogWriter(deps.engine.events, deps.codec, deps.observer, supervisor, row, turns)
@@ -345,7 +348,8 @@ class Relay(Inbox):
             try:
                 done_by = self.done_by
                 remaining = done_by - self._deps.clock.monotonic() if done_by is not None else None
-                self._call.deliver(registration.offer, Dispatch(send, self.log_writer.ids, self._references, remaining))
+                dispatch = Dispatch(send, self.log_writer.ids, self._references, remaining)
+                self._call.deliver(registration.offer, dispatch, size=len(self._turns[-1].params))
             except HubError as error:
                 self.post(Trigger.GIVE_UP, error)
             if self.message_memory:

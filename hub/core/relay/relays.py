@@ -28,6 +28,7 @@ _PIECE = 500
 
 class Relays:
     def __init__(self, deps: Dependencies, supervisor: Supervisor) -> None:
+        self._inline = deps.inline_files()
         self._open_tasks = deps.shares.open_tasks
         """Each relay holds one of them while it exists."""
         self._messages = deps.shares.messages
@@ -56,7 +57,7 @@ class Relays:
         """The relay of a task. A task that nothing runs gets one; it must be told to do something, or let go."""
         relay = self._running.get(row.id)
         if relay is None:
-            relay = self._add(Relay(self._deps, self._supervisor, row, turns))
+            relay = self._add(Relay(self._deps, self._inline, self._supervisor, row, turns))
             relay.due = self.due_of(row.id)
         return relay
 
@@ -71,7 +72,7 @@ class Relays:
         due: float | None = None,
     ) -> Relay:
         """Deliver a stored message. The relay of a paused task has been let go before. `due`: see Relay."""
-        relay = self._add(Relay(self._deps, self._supervisor, row, turns))
+        relay = self._add(Relay(self._deps, self._inline, self._supervisor, row, turns))
         relay.due = due
         relay.deliver(send, route, references)
         return relay
@@ -81,7 +82,7 @@ class Relays:
         if row.ended or (row.state in PAUSED and not row.has_open_answer(turns)):
             return None
         log.info("continuing a task", extra={"event": "task_settling", "task": row.id, "worker": str(row.worker)})
-        relay = self._add(Relay(self._deps, self._supervisor, row, turns))
+        relay = self._add(Relay(self._deps, self._inline, self._supervisor, row, turns))
         relay.resume()
         return relay
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import Any, Protocol
 
+from hub.core.files.inline import InlineFiles
 from hub.core.relay.transitions import Trigger
 from hub.core.supervisor import Supervisor
 from hub.ports.forwarder import AnswerListener, Attach, Dispatch, Forwarder, OpenCall
@@ -22,6 +23,7 @@ from rolecall.errors import (
     WorkerUnreachable,
 )
 from rolecall.model.a2a import Ids
+from rolecall.model.value import replace
 from rolecall.model.worker import Health, Offer, Registration
 
 log = logging.getLogger(__name__)
@@ -37,11 +39,27 @@ class Owner(AnswerListener, Protocol):
 class WorkerCall:
     """The one thing that is open. Its owner must tell it when the answer is `closed`."""
 
-    __slots__ = ("_answer", "_forwarder", "_owner", "_poll", "_supervisor", "_timer", "_workspace")
+    __slots__ = (
+        "_answer",
+        "_forwarder",
+        "_held",
+        "_inline",
+        "_owner",
+        "_poll",
+        "_reading",
+        "_supervisor",
+        "_timer",
+        "_workspace",
+    )
 
-    def __init__(self, forwarder: Forwarder, workspace: str, supervisor: Supervisor, owner: Owner) -> None:
+    def __init__(self, forwarder: Forwarder, inline: InlineFiles, workspace: str, supervisor: Supervisor, owner: Owner) -> None:
         self._forwarder = forwarder
+        self._inline = inline
         self._workspace = workspace
+        self._reading: asyncio.Task[None] | None = None
+        """Reads the files of a message that is delivered then."""
+        self._held = 0
+        """Bytes of them that count for the workspace."""
         self._supervisor = supervisor
         self._owner: Owner | None = owner
         self._answer: OpenCall | None = None
@@ -53,10 +71,14 @@ class WorkerCall:
         """More may come without asking."""
         return self._answer is not None
 
-    def deliver(self, offer: Offer, dispatch: Dispatch) -> None:
-        """RequestError: the message cannot be expressed for this worker."""
+    def deliver(self, offer: Offer, dispatch: Dispatch, *, size: int) -> None:
+        """`size`: bytes of the message. RequestError: it cannot be expressed for this worker."""
         assert self._owner is not None
-        self._answer = self._forwarder.deliver(self._workspace, offer, dispatch, self._owner)
+        if dispatch.send.files and not offer.reads_files:
+            reading = self._deliver_with_files(offer, dispatch, size)
+            self._reading = self._supervisor.run_once(f"files for {dispatch.ids.task}", reading)
+        else:
+            self._answer = self._forwarder.deliver(self._workspace, offer, dispatch, self._owner)
 
     def attach(self, offer: Offer, attach: Attach) -> None:
         assert self._owner is not None
@@ -81,12 +103,17 @@ class WorkerCall:
     def closed(self) -> None:
         """The answer is over."""
         self._answer = None
+        self._give_back()
 
     def hang_up(self) -> None:
         """Nothing is told or posted after this."""
         answer, self._answer = self._answer, None
         if answer is not None:
             answer.hang_up()
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+        self._give_back()
         if self._poll is not None:
             self._poll.cancel()
             self._poll = None
@@ -106,6 +133,35 @@ class WorkerCall:
     def _post(self, trigger: Trigger, payload: Any = None) -> None:
         if self._owner is not None:
             self._owner.post(trigger, payload)
+
+    async def _deliver_with_files(self, offer: Offer, dispatch: Dispatch, size: int) -> None:
+        send, ids = dispatch.send, dispatch.ids
+        # The relay empties the parameters of a large message once it is on its way.
+        send = replace(send, params={**send.params})
+        try:
+            chosen = await self._inline.choose(ids.task, send.files, size)
+            self._hold(2 * self._inline.memory(chosen))
+            contents = await self._inline.read(self._workspace, chosen)
+            assert self._owner is not None  # else this would have been cancelled
+            filled = replace(dispatch, send=send, contents=contents)
+            self._answer = self._forwarder.deliver(self._workspace, offer, filled, self._owner)
+        except HubError as error:
+            self._give_back()
+            self._reading = None
+            self._post(trigger_of(error), error)
+        else:
+            self._reading = None
+
+    def _hold(self, size: int) -> None:
+        """Until the answer is over, as other large messages are counted. Overloaded."""
+        if size:
+            self._inline.messages.take(self._workspace, size)
+            self._held = size
+
+    def _give_back(self) -> None:
+        size, self._held = self._held, 0
+        if size:
+            self._inline.messages.give_back(self._workspace, size)
 
     async def _fetch(self, offer: Offer, ids: Ids, after: float) -> None:
         await asyncio.sleep(after)

@@ -81,7 +81,8 @@ class TaskReader:
     ) -> Answer:
         """A task with a long log. ClientDisconnected."""
         fold = await self._long_fold(caller, row, view.dialect, gone, upto)
-        return Answer(EventKind.TASK, view.dialect, await self._folding.run(caller, _snapshot, fold, view), fold.at)
+        body = await self._folding.run(caller, _snapshot, fold, view)
+        return Answer(EventKind.TASK, view.dialect, body, row.id, fold.at)
 
     async def _long_fold(
         self, caller: Caller, row: TaskRow, dialect: str, gone: asyncio.Event, upto: Cursor | None = None
@@ -106,7 +107,7 @@ class TaskReader:
             raise TaskNotFound
         if log[0].event.kind is EventKind.MESSAGE:
             body = self._codec.spelled(log[0].event, view.dialect)
-            return Answer(EventKind.MESSAGE, view.dialect, body, log[0].cursor)
+            return Answer(EventKind.MESSAGE, view.dialect, body, task, log[0].cursor)
         turns = await self._engine.tasks.turns(task)
         if not _is_long(log):
             body = self._codec.snapshot(
@@ -117,7 +118,7 @@ class TaskReader:
                 alias=view.alias,
                 artifacts=view.artifacts,
             )
-            return Answer(EventKind.TASK, view.dialect, body, log[-1].cursor)
+            return Answer(EventKind.TASK, view.dialect, body, task, log[-1].cursor)
         with self._unsent.hold(caller.workspace, _size(log)):
             async with self._folding.turn(caller):
                 fold = self._codec.fold(turns, dialect=view.dialect)
@@ -125,7 +126,8 @@ class TaskReader:
                     count = _page_of(log)
                     page, log = log[:count], log[count:]  # what is folded is not kept
                     await self._folding.run(caller, fold.add, page)
-                return Answer(EventKind.TASK, view.dialect, await self._folding.run(caller, _snapshot, fold, view), fold.at)
+                body = await self._folding.run(caller, _snapshot, fold, view)
+                return Answer(EventKind.TASK, view.dialect, body, task, fold.at)
 
     async def documents(self, caller: Caller, rows: Sequence[TaskRow], view: TaskView) -> Sequence[Answer]:
         """The tasks of a list. One that its dialect cannot express does not hide the others: it is a marked outline.
@@ -144,7 +146,7 @@ class TaskReader:
         except TaskNotFound:
             return None
         except InvalidAnswer:
-            return Answer(EventKind.TASK, view.dialect, self._codec.outline(row, view.dialect), row.at)
+            return Answer(EventKind.TASK, view.dialect, self._codec.outline(row, view.dialect), row.id, row.at)
 
     async def download(self, caller: Caller, row: TaskRow, number: int, part: int | None) -> Download:
         """An artifact of the task as of the row, as a file. ArtifactNotFound, ArtifactUnreadable, InvalidParams,

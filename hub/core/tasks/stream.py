@@ -29,11 +29,11 @@ class TaskStream:
         "_on_close",
         "_over",
         "_role",
-        "_task",
         "alias",
         "broken_off",
         "closed",
         "dialect",
+        "task",
         "workspace",
     )
 
@@ -53,7 +53,7 @@ class TaskStream:
         on_close: Callable[[TaskStream], None],
     ) -> None:
         self._log = log
-        self._task = task
+        self.task = task
         self._events = log.follow(task, after=after, idle=idle)
         self._deliver: Deliver
         self._first = first
@@ -110,7 +110,7 @@ class TaskStream:
 
     async def _is_last(self, last: Logged) -> bool:
         """Whether the stream ends after this event: the task has ended, or is paused with nothing behind in the log."""
-        return last.event.is_last or (last.event.pauses and not await self._log.read(self._task, after=last.cursor))
+        return last.event.is_last or (last.event.pauses and not await self._log.read(self.task, after=last.cursor))
 
     def _end(self) -> None:
         self._over = True

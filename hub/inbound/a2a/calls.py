@@ -124,7 +124,8 @@ class Calls:
         counted = _Counted(self._observer, call, framing)
         try:
             task_stream = await stream.wait_for(opening(self._operations.open(call, admitted), call.operation.value))
-            await stream.copy(task_stream, framing.events(self._operations.encoder(task_stream, call)))
+            encoder = framing.events(self._operations.encoder(task_stream, call))
+            await stream.copy(task_stream, encoder, self._operations.inline_for(call))
         except ClientDisconnected:
             counted.outcome = _CLIENT_GONE
             raise

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 
+from hub.core.files.inline import InlineFiles
 from hub.core.hub import Hub
 from hub.core.push.configs import PushConfigs
 from hub.core.tasks.reader import OnDisconnect
 from hub.core.tasks.stream import TaskStream
 from rolecall.errors import InvalidParams, MethodNotFound, RouteError, UnsupportedOperation
 from rolecall.model.a2a import Answer, JsonObject
-from rolecall.model.card import SEQUENCE_EXTENSION
+from rolecall.model.card import FILES_EXTENSION, SEQUENCE_EXTENSION
 from rolecall.model.command import ParentCall, Send, Target
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.principal import Principal, Right
@@ -20,8 +21,8 @@ from rolecall.protocol.callers import answers
 from rolecall.protocol.callers.encoder import EventEncoder, Translations
 from rolecall.protocol.dialect import Requests
 from rolecall.protocol.dialects import Choice
+from rolecall.protocol.extensions.sequence import numbered, read_after
 from rolecall.protocol.methods import Operation
-from rolecall.protocol.sequence import numbered, read_after
 from rolecall.protocol.text.timestamp import timestamp
 
 
@@ -59,6 +60,11 @@ class OperationCall(Value, frozen=True):
         return SEQUENCE_EXTENSION in self.call_headers.extensions
 
     @property
+    def by_reference(self) -> bool:
+        """The caller has activated the files extension."""
+        return FILES_EXTENSION in self.call_headers.extensions
+
+    @property
     def after(self) -> Cursor | None:
         """The last event that the caller has. InvalidParams."""
         header, param = self.call_headers.after, read_after(self.params)
@@ -67,6 +73,8 @@ class OperationCall(Value, frozen=True):
         return param if header is None else header
 
 
+_OWN = frozenset({SEQUENCE_EXTENSION, FILES_EXTENSION})
+"""The extensions that the hub has itself, and does not pass on to workers."""
 _READS = frozenset(
     {Operation.GET, Operation.LIST, Operation.SUBSCRIBE, Operation.PUSH_GET, Operation.PUSH_LIST, Operation.CARD}
 )
@@ -120,6 +128,10 @@ class Operations:
     def encoder(self, task_stream: TaskStream, call: OperationCall) -> EventEncoder:
         return EventEncoder(task_stream.dialect, task_stream.alias, self._translations, numbers=call.numbers)
 
+    def inline_for(self, call: OperationCall) -> InlineFiles | None:
+        """None: the caller gets the urls of files."""
+        return None if call.by_reference else self._hub.inline
+
     async def _check(self, call: OperationCall, task: TaskId) -> None:
         """TaskNotFound: a worker has to do with the tasks that its own task has started."""
         if call.parent is not None:
@@ -134,7 +146,7 @@ class Operations:
             if refusal is None:
                 raise
             return refusal
-        return answers.wrapped(answer.kind, _body(call, answer), answer.dialect)
+        return answers.wrapped(answer.kind, await self._body(call, answer), answer.dialect)
 
     async def _get(self, call: OperationCall) -> bytes:
         command = call.reader.read_get(call.params, call.target, call.choice.dialects)
@@ -142,23 +154,34 @@ class Operations:
         if at is not None:
             command = replace(command, at=at)
         await self._check(call, command.task_id)
-        return _body(call, await self._hub.get(call.caller, command, call.on_disconnect))
+        return await self._body(call, await self._hub.get(call.caller, command, call.on_disconnect))
 
     async def _list(self, call: OperationCall) -> bytes:
         command = call.reader.read_list(call.params, call.target)
         found = await self._hub.list(call.caller, command, call.on_disconnect)
-        tasks = [_body(call, answer) for answer in found.tasks]
+        tasks, size = list[bytes](), 0
+        for answer in found.tasks:
+            tasks.append(await self._body(call, answer, beside=size))
+            size += len(tasks[-1])
         return answers.task_page(tasks, token=found.next_page, size=command.query.limit, total=found.total)
 
     async def _cancel(self, call: OperationCall) -> bytes:
         command = call.reader.read_cancel(call.params, call.target, call.choice.dialects)
         await self._check(call, command.task_id)
-        return _body(call, await self._hub.cancel(call.caller, command))
+        return await self._body(call, await self._hub.cancel(call.caller, command))
+
+    async def _body(self, call: OperationCall, answer: Answer, *, beside: int = 0) -> bytes:
+        """`beside`: bytes of the other tasks of a list. AnswerNotSent."""
+        body, inline = answer.body, self._hub.inline
+        if not call.by_reference and inline.may_be_in(body):
+            body = await inline.document(call.caller.workspace, answer.task, body, answer.dialect, beside=beside)
+        return numbered(body, answer.at) if call.numbers else body
 
     async def _push_set(self, call: OperationCall) -> bytes:
         command = call.reader.read_set_push(call.params, call.target)
         row = await self._hub.task(call.caller, command.config.task, command.target)
-        stored = await self._push.set(call.caller, command.config.of(row.id, numbers=call.numbers))
+        config = command.config.of(row.id, numbers=call.numbers, by_reference=call.by_reference)
+        stored = await self._push.set(call.caller, config)
         return answers.push_config(stored, call.choice.dialect, row.alias)
 
     async def _push_get(self, call: OperationCall) -> bytes:
@@ -182,20 +205,15 @@ class Operations:
         return await self._extended_card(call.caller, role, call.choice.dialect.version)
 
 
-def _body(call: OperationCall, answer: Answer) -> bytes:
-    return numbered(answer.body, answer.at) if SEQUENCE_EXTENSION in call.call_headers.extensions else answer.body
-
-
 def _read_send(call: OperationCall) -> Send:
     read = call.reader.read_send
     call_headers = call.call_headers
     extensions = call_headers.extensions
-    numbers = SEQUENCE_EXTENSION in extensions
-    if numbers:  # it is the hub's, and a worker's numbers would be others
-        extensions = tuple(uri for uri in extensions if uri != SEQUENCE_EXTENSION)
+    if not _OWN.isdisjoint(extensions):  # a worker's numbers and files would be others
+        extensions = tuple([uri for uri in extensions if uri not in _OWN])
     send = read(call.params, call.target, trace=call_headers.trace, key=call_headers.key, extensions=extensions)
-    if numbers and send.push is not None:
-        send = replace(send, push=send.push.of(send.push.task, numbers=True))
+    if send.push is not None and (call.numbers or call.by_reference):
+        send = replace(send, push=send.push.of(send.push.task, numbers=call.numbers, by_reference=call.by_reference))
     if call_headers.trace_state is not None:
         send = replace(send, trace_state=call_headers.trace_state)
     if call.parent is not None:

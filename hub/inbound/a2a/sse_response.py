@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from hub.core.files.inline import InlineFiles
 from hub.core.shares.answers import AnswerShare
 from hub.core.shares.share import SMALL
 from hub.core.tasks.stream import TaskStream
@@ -37,6 +38,7 @@ class EventStream:
         "_encoder",
         "_gone",
         "_head",
+        "_inline",
         "_keep_alive",
         "_on_disconnect",
         "_request",
@@ -56,6 +58,7 @@ class EventStream:
         self._unsent = unsent
         self._workspace = ""
         self._encoder: StreamEncoder
+        self._inline: InlineFiles | None = None
         self._gone = False
         self._on_disconnect: Callable[[], object] | None = None
         self._drained: asyncio.Future[None] | None = None
@@ -101,19 +104,23 @@ class EventStream:
         await self._stream.forget_callbacks()
         raise self._request.gone()
 
-    async def copy(self, task_stream: TaskStream, encoder: StreamEncoder) -> None:
-        """While it is live, no task is woken for an event: it is encoded and written where it was committed.
-        ClientDisconnected, TokenEnded, AnswerNotSent.
+    async def copy(self, task_stream: TaskStream, encoder: StreamEncoder, inline: InlineFiles | None = None) -> None:
+        """While it is live, no task is woken for an event: it is encoded and written where it was committed. `inline`: for a
+        client that gets the bytes of files. ClientDisconnected, TokenEnded, AnswerNotSent.
         """
         self._encoder = encoder
+        self._inline = inline
         self._workspace = task_stream.workspace
         self._on_disconnect = task_stream.close
         try:
             more = not self._gone
             while more:
                 while page := await task_stream.page():
-                    count, frames = len(page), self._frames(page)
-                    if frames is None:
+                    count = len(page)
+                    if self._names_files(page):
+                        await self._write_with_files(page, task_stream)
+                        page = ()
+                    elif (frames := self._frames(page)) is None:
                         await self._write_one_by_one(page)
                     else:
                         page = ()  # of something large, one copy is enough
@@ -169,8 +176,12 @@ class EventStream:
             await drained
 
     def _write_now(self, events: Sequence[Logged]) -> bool:
-        """False: the client lags, they are large, or one of them cannot be encoded: they are read again as a page."""
+        """False: the client lags, they are large, one of them cannot be encoded, or files have to be read for them: they are
+        read again as a page.
+        """
         if len(events) == 1 and len(events[0].event.body) >= SMALL:
+            return False
+        if self._names_files(events):
             return False
         frames = self._frames(events) if events else KEEP_ALIVE
         if frames is None or len(frames) >= SMALL:
@@ -184,6 +195,19 @@ class EventStream:
             return self._encoder.frames(events)
         except HubError:
             return None
+
+    def _names_files(self, events: Sequence[Logged]) -> bool:
+        """Whether bytes of files may have to be put into one of them."""
+        inline = self._inline
+        return inline is not None and any([inline.may_be_in(logged.event.body) for logged in events])
+
+    async def _write_with_files(self, page: Sequence[Logged], task_stream: TaskStream) -> None:
+        """One after the other: each may become large. AnswerNotSent."""
+        assert self._inline is not None
+        for logged in page:
+            event = await self._inline.event(task_stream.workspace, task_stream.task, logged.event)
+            frames, event = self._encoder.frames((Logged(logged.cursor, event),)), logged.event
+            await self._write_page(frames)
 
     async def _write_one_by_one(self, page: Sequence[Logged]) -> None:
         """The client gets those before the one that cannot be encoded, then the error."""

@@ -60,8 +60,17 @@ class TokenHolder(Answer):
 # --- workers
 
 
+class FileStore(Answer):
+    """`url`: what the URLs of the hub's files begin with. `max_size`: bytes of a file."""
+
+    url: str
+    max_size: Count
+
+
 class Lease(Answer):
-    """A worker's registration. `lease` is its secret, `heartbeat_seconds` includes jitter; `ttl_seconds` 0: no expiry."""
+    """A worker's registration. `lease` is its secret, `heartbeat_seconds` includes jitter; `ttl_seconds` 0: no expiry. `files`:
+    not there if the hub stores none.
+    """
 
     name: Worker
     role: Role
@@ -73,6 +82,7 @@ class Lease(Answer):
     registered: Yes
     expires_in: float | None
     state: Health
+    files: FileStore | UnsetType = UNSET
 
 
 class Withdrawn(Answer):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from os.path import splitext
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -12,16 +14,23 @@ from urllib.parse import quote
 from quart import Response, request
 from werkzeug.http import parse_etags, parse_range_header
 
+from hub.core.files.files import Files
+from hub.core.shares.share import SMALL
 from hub.inbound.api.application import problem
 from hub.inbound.api.requests import Conditions
-from rolecall.errors import RangeInvalid
+from rolecall.errors import HubError, RangeInvalid
 from rolecall.model.content import Download
+from rolecall.model.ids import Caller
+from rolecall.model.task import StoredFile
+
+log = logging.getLogger(__name__)
 
 DOWNLOAD: Mapping[int, Any] = {200: {"*/*": bytes}, 206: {"*/*": bytes}, 304: None}
 _TOKEN = "[a-z0-9][a-z0-9!#$&^_.+-]{0,62}"
 _MEDIA_TYPE = re.compile(rf"({_TOKEN}/{_TOKEN})(?:.*;\s*(charset={_TOKEN})\s*$)?", re.DOTALL)
 _NOT_IN_NAMES = str.maketrans(dict.fromkeys('<>:"|?*', "_"))
 """What some systems refuse in the name of a file."""
+_SLICE = SMALL // 2
 _LONGEST_NAME = 200
 """Bytes, of 255 that file systems take."""
 
@@ -63,14 +72,49 @@ def select(name: str, media_type: str, size: int, conditions: Conditions, *, ver
 
 
 def download(file: Download, conditions: Conditions, *, version: str) -> Response:
-    size = len(file.content)
     try:
-        chosen = select(file.name, file.media_type, size, conditions, version=version, method=request.method)
+        chosen = select(file.name, file.media_type, len(file.content), conditions, version=version, method=request.method)
     except RangeInvalid as error:
-        refused = problem(error)
-        refused.headers["Content-Range"] = f"bytes */{size}"
-        return refused
+        return _out_of_range(error)
     return Response(file.content[chosen.start : chosen.stop], status=chosen.status, headers=chosen.headers)
+
+
+def download_stored(file: StoredFile, conditions: Conditions, files: Files, caller: Caller) -> Response:
+    """As it is stored, streamed. Overloaded."""
+    with files.transfer(caller):
+        pass  # refused now, and not when the head has been sent
+    try:
+        chosen = select(file.name, file.media_type, file.offset, conditions, version=file.sha256, method=request.method)
+    except RangeInvalid as error:
+        return _out_of_range(error)
+    if request.method == "HEAD" or chosen.status == 304:
+        response = Response(b"", status=chosen.status, headers=chosen.headers)
+    else:
+        response = Response(_pieces(file, chosen, files, caller), status=chosen.status, headers=chosen.headers)
+        response.timeout = None
+    if chosen.status != 304:
+        response.headers["Content-Length"] = str(chosen.stop - chosen.start)
+    return response
+
+
+async def _pieces(file: StoredFile, chosen: Selection, files: Files, caller: Caller) -> AsyncGenerator[bytes, None]:
+    """Each small enough that it is not counted as an answer. Ends early if the file cannot be read to its end: the client sees
+    that its answer is not whole.
+    """
+    try:
+        with files.transfer(caller):
+            async with aclosing(files.content(file, chosen.start, chosen.stop)) as content:
+                async for piece in content:
+                    for at in range(0, len(piece), _SLICE):
+                        yield piece[at : at + _SLICE]
+    except HubError as error:
+        log.warning("a download was broken off", extra={"event": "download_broken", "why": type(error).__name__})
+
+
+def _out_of_range(error: RangeInvalid) -> Response:
+    refused = problem(error)
+    refused.headers["Content-Range"] = f"bytes */{error.size}"
+    return refused
 
 
 def disposition(name: str) -> str:

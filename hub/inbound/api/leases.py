@@ -8,10 +8,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from msgspec import UNSET
 from quart import Quart
 
 from hub.core.registry.directory import Directory, GrantedLease
-from hub.inbound.api.answers import Lease
+from hub.inbound.api.answers import FileStore, Lease
 from hub.inbound.api.offers import check_name, read_beat, read_flat_name, read_offer, read_proof, read_ttl, read_worker
 from hub.inbound.api.operation import Operation, documented, operation_of
 from hub.inbound.api.requests import Enrolment, FlatEnrolment, Heartbeat, InstanceInPath, RoleInPath, WorkerInPath
@@ -72,12 +73,22 @@ class LeaseCall(NamedTuple):
 
 
 class Leases:
-    def __init__(self, directory: Directory, vault: Vault, *, max_body: int, max_depth: int, max_card: int) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        vault: Vault,
+        *,
+        max_body: int,
+        max_depth: int,
+        max_card: int,
+        files: FileStore | None = None,
+    ) -> None:
         self._directory = directory
         self._vault = vault
         self._max_body = max_body
         self._max_depth = max_depth
         self._max_card = max_card
+        self._files = files or UNSET
         self._routes = (
             _route("PUT", "/registry/agents/<role>/<instance>", self.enrol),
             _route("POST", "/registry/agents", self.enrol_flat),
@@ -112,7 +123,7 @@ class Leases:
         except HubError as error:
             await _refuse(request, error)
             return
-        await request.answer(dump(_lease_of(self._directory, granted)), status=201 if granted.is_new else 200)
+        await request.answer(dump(self._lease_of(granted)), status=201 if granted.is_new else 200)
 
     @documented("Enrol a worker. Repeating it is harmless.", *_ENROL_ERRORS, answers=_ENROLLED)
     async def enrol(self, principal: Principal, role: RoleInPath, instance: InstanceInPath, body: Enrolment) -> GrantedLease:
@@ -141,6 +152,22 @@ class Leases:
         body = await request.json(self._max_body)
         return read_object(body, self._max_depth) if body or required else {}
 
+    def _lease_of(self, granted: GrantedLease) -> Lease:
+        registration = granted.registration
+        return Lease(
+            name=str(registration.worker),
+            role=registration.worker.role,
+            instance_id=registration.worker.instance,
+            epoch=registration.epoch,
+            lease=registration.secret,
+            ttl_seconds=registration.ttl.total_seconds(),
+            heartbeat_seconds=round(granted.heartbeat.total_seconds(), 3),
+            registered=True,
+            expires_in=seconds(self._directory.expires_in(registration)),
+            state=registration.health,
+            files=self._files,
+        )
+
 
 def _route(method: str, rule: str, handler: Handler) -> LeaseRoute:
     return LeaseRoute(method, rule, handler, operation_of(handler))
@@ -157,22 +184,6 @@ def _has_no_body(request: Request) -> bool:
 
 def _is_parameter(segment: str) -> bool:
     return segment.startswith("<")
-
-
-def _lease_of(directory: Directory, granted: GrantedLease) -> Lease:
-    registration = granted.registration
-    return Lease(
-        name=str(registration.worker),
-        role=registration.worker.role,
-        instance_id=registration.worker.instance,
-        epoch=registration.epoch,
-        lease=registration.secret,
-        ttl_seconds=registration.ttl.total_seconds(),
-        heartbeat_seconds=round(granted.heartbeat.total_seconds(), 3),
-        registered=True,
-        expires_in=seconds(directory.expires_in(registration)),
-        state=registration.health,
-    )
 
 
 def seconds(duration: timedelta | None) -> float | None:

@@ -27,7 +27,7 @@ from hub.inbound.api.answers import (
     UsageItem,
     UsageSum,
 )
-from hub.inbound.api.downloads import DOWNLOAD, download
+from hub.inbound.api.downloads import DOWNLOAD, download, download_stored
 from hub.inbound.api.operation import operation
 from hub.inbound.api.requests import ArtifactQuery, EraseQuery, LogQuery, Position, Segment, TaskFilter, UsageFilter
 from hub.inbound.middleware.audit import recorded
@@ -45,7 +45,7 @@ from rolecall.model.a2a import Logged
 from rolecall.model.command import Target, TaskQuery
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.principal import Right
-from rolecall.model.task import Summary, TaskRow
+from rolecall.model.task import StoredFile, Summary, TaskRow
 from rolecall.model.usage import Usage, UsageGroup, UsageQuery, UsageSums, amount_text
 from rolecall.protocol.text.timestamp import timestamp
 
@@ -98,6 +98,8 @@ def add_tasks(app: Quart, hub: Hub) -> None:
     @operation("An artifact of a task, as a file.", *_DOWNLOAD_ERRORS, answers=DOWNLOAD)
     async def artifact(task: Segment, number: Position, query: ArtifactQuery) -> Response:
         found, at = await hub.download(caller(), TaskId(task), number, query.part)
+        if isinstance(found, StoredFile):
+            return download_stored(found, query, hub.files, caller())
         return download(found, query, version=f"{at}-{number}-{query.part or 0}")
 
     @app.get("/registry/tasks/<task>/decision")

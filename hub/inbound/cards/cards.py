@@ -17,12 +17,22 @@ from hub.inbound.middleware.authentication import Authenticator, is_role_address
 from rolecall import __version__
 from rolecall.errors import ExtendedCardNotConfigured, RoleUnknown, VersionNotSupported
 from rolecall.model.a2a import JsonObject
-from rolecall.model.card import HTTP_JSON, JSONRPC, REPLAY_EXTENSION, Capabilities, Extension, Interface, Profile, Skill
+from rolecall.model.card import (
+    FILES_EXTENSION,
+    HTTP_JSON,
+    JSONRPC,
+    REPLAY_EXTENSION,
+    Capabilities,
+    Extension,
+    Interface,
+    Profile,
+    Skill,
+)
 from rolecall.model.ids import Caller
 from rolecall.protocol.callers.usage import USAGE
 from rolecall.protocol.cards import CARD_PATHS, MergedExtensions, MergedModes, MergedSkills, write_card
 from rolecall.protocol.dialects import own_bindings, read_version
-from rolecall.protocol.sequence import SEQUENCE
+from rolecall.protocol.extensions.sequence import SEQUENCE
 
 _CORS = {
     "Access-Control-Allow-Origin": "*",
@@ -34,8 +44,8 @@ _TEXT = ("text/plain",)
 _JSON = "application/json"
 _SKILLS = 2
 """The skills of a role may be this many times as large as one card. Extensions have as much room as one, and so have modes."""
-_OWN = frozenset({REPLAY_EXTENSION, SEQUENCE.uri, USAGE.uri})
-"""Extensions that the hub has whatever a worker has."""
+_HUBS = frozenset({REPLAY_EXTENSION, SEQUENCE.uri, USAGE.uri, FILES_EXTENSION})
+"""Extensions that a role has as far as the hub has them, whatever its workers declare."""
 _SCHEMES: dict[str, JsonObject] = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
@@ -44,7 +54,7 @@ _SCHEMES: dict[str, JsonObject] = {
 
 class Cards:
     """`version`: the one version of all public cards; None: the version that the request names, or both merged. `max_card`:
-    bytes of a worker's card. A role's card has room for a few of them: see `_SKILLS`.
+    bytes of a worker's card. A role's card has room for a few of them: see `_SKILLS`. `files`: None: the hub stores none.
     """
 
     def __init__(
@@ -59,6 +69,7 @@ class Cards:
         authenticator: Authenticator,
         max_card: int,
         durable: bool = False,
+        files: Extension | None = None,
     ) -> None:
         self._directory = directory
         self._documents = documents
@@ -68,6 +79,7 @@ class Cards:
         self._version = version
         self._authenticator = authenticator
         self._max_card = max_card
+        self._own = (SEQUENCE, USAGE) if files is None else (SEQUENCE, USAGE, files)
         self._replays = Extension(
             REPLAY_EXTENSION, "Streams resume exactly from Last-Event-ID.", params={"durable": True} if durable else None
         )
@@ -120,7 +132,7 @@ class Cards:
             output_modes=tuple(gives.items) or _TEXT,
         )
         # The hub replays as its own worker would: to another hub it is one.
-        theirs = [extension for extension in extensions.items if extension.uri not in _OWN]
+        theirs = [extension for extension in extensions.items if extension.uri not in _HUBS]
         able = replace(profile.capabilities, extensions=(*profile.capabilities.extensions, self._replays, *theirs))
         return write_card(replace(profile, capabilities=able), version)
 
@@ -133,7 +145,7 @@ class Cards:
             version=__version__,
             interfaces=tuple(Interface(at[binding], binding, version) for version, binding in own_bindings()),
             capabilities=Capabilities(
-                streaming=True, push_notifications=True, extended_card=self._authenticator.locked, extensions=(SEQUENCE, USAGE)
+                streaming=True, push_notifications=True, extended_card=self._authenticator.locked, extensions=self._own
             ),
             security_schemes=_SCHEMES if self._authenticator.locked else {},
             requirements=({"bearer": ()}, {"apiKey": ()}) if self._authenticator.locked else (),

@@ -27,16 +27,17 @@ _KEY = "(select key from task where id = :task)"
 _THIS = f"task = {_KEY} and config = :config and only = :only"
 _MINE = f"{_THIS} and fence = :fence and held"
 
-_CONFIG = "c.id, c.url, c.host, c.dialect, c.token, c.schemes, c.credentials, c.numbers"
+_CONFIG = "c.id, c.url, c.host, c.dialect, c.token, c.schemes, c.credentials, c.numbers, c.by_reference"
 _LIST = f"""
 select t.id, {_CONFIG} from task t left join push_config c on c.task = t.key
 where t.id = ? and t.workspace = ? and t.caller = ? and not t.hidden order by c.rowid
 """
 _SET_CONFIG = """
-insert into push_config (task, id, url, host, dialect, schemes, token, credentials, numbers)
-values (:key, :config, :url, :host, :dialect, :schemes, :token, :credentials, :numbers)
+insert into push_config (task, id, url, host, dialect, schemes, token, credentials, numbers, by_reference)
+values (:key, :config, :url, :host, :dialect, :schemes, :token, :credentials, :numbers, :by_reference)
 on conflict do update set url = excluded.url, host = excluded.host, dialect = excluded.dialect, schemes = excluded.schemes,
-  token = excluded.token, credentials = excluded.credentials, numbers = excluded.numbers
+  token = excluded.token, credentials = excluded.credentials, numbers = excluded.numbers,
+  by_reference = excluded.by_reference
 """
 _SET_DELIVERY = """
 insert into delivery (task, config, only, workspace, host, sent, last, since, at, fence)
@@ -138,7 +139,7 @@ class SqlitePushes:
     ) -> Callable[[sqlite3.Connection], _Outcome]:
         """The work that sets a config, to be part of a larger transaction."""
         values = self._values(caller, config.task, config.id, schemes=" ".join(config.schemes), limit=limit, newest=newest)
-        for name in ("url", "host", "dialect", "token", "credentials", "numbers"):
+        for name in ("url", "host", "dialect", "token", "credentials", "numbers", "by_reference"):
             values[name] = getattr(config, name)
         return lambda db: _set(db, values)
 
@@ -296,8 +297,19 @@ def _redeliver_letter(db: sqlite3.Connection, values: dict[str, Any]) -> bool | 
 
 
 def _config(members: Sequence[Any]) -> SealedConfig:
-    task, name, url, host, dialect, token, schemes, credentials, numbers = members
-    return SealedConfig(TaskId(task), name, url, host, dialect, token, tuple(schemes.split()), credentials, bool(numbers))
+    task, name, url, host, dialect, token, schemes, credentials, numbers, by_reference = members
+    return SealedConfig(
+        task=TaskId(task),
+        id=name,
+        url=url,
+        host=host,
+        dialect=dialect,
+        token=token,
+        schemes=tuple(schemes.split()),
+        credentials=credentials,
+        numbers=bool(numbers),
+        by_reference=bool(by_reference),
+    )
 
 
 def _claim_of(row: Sequence[Any], now: float, wall: float) -> DeliveryClaim:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Callable
 from mimetypes import MimeTypes
 
 from rolecall.errors import InvalidParams
 from rolecall.model.content import Artifact, Download, Part, PartKind
+from rolecall.model.ids import FileId
 from rolecall.protocol.text.jsontext import dump
 
 _TEXT, _LINK = "text/plain", "text/uri-list"
@@ -16,13 +18,14 @@ _USUAL = {
     PartKind.DATA: "application/json",
     PartKind.RAW: "application/octet-stream",
 }
+FileIn = Callable[[str], FileId | None]
 _MEDIA_TYPES = MimeTypes()
 """Its own table, without those of the machine."""
 
 
-def download_of(artifact: Artifact, number: int, part: int | None) -> Download:
+def download_of(artifact: Artifact, number: int, part: int | None, file_in: FileIn = lambda url: None) -> Download:
     """`number`: of the artifact. `part`: one of its parts; None: the artifact has one, or parts that are one text or the pieces
-    of one file. InvalidParams.
+    of one file. `file_in`: the file of the hub that a url names. InvalidParams.
     """
     parts = artifact.parts
     if part is not None:
@@ -35,7 +38,7 @@ def download_of(artifact: Artifact, number: int, part: int | None) -> Download:
     media = first.media_type or _USUAL[first.kind]
     name = first.filename or artifact.name
     if first.kind is PartKind.URL:
-        return Download(f"{name or f'artifact-{number}'}.uri", _LINK, _content(first))
+        return Download(f"{name or f'artifact-{number}'}.uri", _LINK, _content(first), file_in(first.value))
     name = name or f"artifact-{number}{_MEDIA_TYPES.guess_extension(media) or ''}"
     if first.kind is PartKind.TEXT:
         media = f"{media.partition(';')[0]}; charset=utf-8"

@@ -9,8 +9,8 @@ from rolecall.errors import InvalidAnswer
 from rolecall.model.a2a import Event, EventKind, Logged
 from rolecall.protocol.callers.answers import wrapped
 from rolecall.protocol.dialects import DIALECTS
+from rolecall.protocol.extensions.sequence import numbered
 from rolecall.protocol.jsonrpc import write_result
-from rolecall.protocol.sequence import numbered
 from rolecall.protocol.sse import write_frame
 from rolecall.protocol.text.jsontext import dump, parse_stored
 from rolecall.protocol.translation import read_content, write_content

@@ -13,10 +13,21 @@ from rolecall.model.content import Artifact, ArtifactUpdate, Content, Message, S
 from rolecall.protocol.text import members
 from rolecall.protocol.text.members import drop_empty
 from rolecall.protocol.untranslatable import Untranslatable
-from rolecall.protocol.v0_3.parts import read_parts, write_part
+from rolecall.protocol.v0_3.parts import file_url, read_parts, with_bytes, write_part
 from rolecall.protocol.v0_3.shape import ROLES, STATES, is_final, read_state
 
-__all__ = ["STATES", "read", "read_message", "read_state", "state_name", "write", "write_status", "write_stream"]
+__all__ = [
+    "STATES",
+    "file_url",
+    "read",
+    "read_message",
+    "read_state",
+    "state_name",
+    "with_bytes",
+    "write",
+    "write_status",
+    "write_stream",
+]
 
 # 0.1 has no name for these two. A caller has to do the same about the nearest one.
 _NEAREST = {TaskState.REJECTED: TaskState.FAILED, TaskState.AUTH_REQUIRED: TaskState.INPUT_REQUIRED}

@@ -57,6 +57,22 @@ def write_part(part: Part, tag: str = "kind") -> JsonObject:
     return members.drop_empty(**{tag: "file", "file": file, "metadata": part.metadata})
 
 
+def file_url(part: JsonObject) -> str | None:
+    """The url of a file part that has one."""
+    kind = part.get("kind") or part.get("type")
+    file = part.get("file")
+    if file is None and kind == "file":
+        file = part.get("content")
+    url = file.get("uri") if isinstance(file, dict) and kind in ("file", None) else None
+    return url if isinstance(url, str) else None
+
+
+def with_bytes(part: JsonObject, content: str) -> JsonObject:
+    """A file part, with its bytes in place of its url."""
+    name = "file" if part.get("file") is not None else "content"
+    return {**part, name: {("bytes" if key == "uri" else key): value for key, value in part[name].items()} | {"bytes": content}}
+
+
 def find_kind(part: JsonObject) -> str | None:
     """The kind of a part without `kind`: its `type`, which is removed, or its first member that is named like a kind."""
     return part.pop("type", None) or next((name for name in KINDS if name in part), None)

@@ -12,7 +12,20 @@ from rolecall.model.content import Artifact, ArtifactUpdate, Content, Message, R
 from rolecall.protocol.text import members
 from rolecall.protocol.text.members import drop_empty
 from rolecall.protocol.untranslatable import Untranslatable
-from rolecall.protocol.v0_3.parts import read_parts, write_part
+from rolecall.protocol.v0_3.parts import file_url, read_parts, with_bytes, write_part
+
+__all__ = [
+    "ROLES",
+    "STATES",
+    "file_url",
+    "is_final",
+    "read",
+    "read_message",
+    "read_state",
+    "state_name",
+    "with_bytes",
+    "write",
+]
 
 _NAMES = {state: state.value for state in TaskState}
 STATES = {name: state for state, name in _NAMES.items()} | {

@@ -112,6 +112,17 @@ def contents_of(part: JsonObject) -> list[PartKind]:
     return [kind for kind in _PART_KINDS if kind in part and (kind is PartKind.DATA or part[kind] is not None)]
 
 
+def file_url(part: JsonObject) -> str | None:
+    """The url of a part that has one, and no other content."""
+    url = part.get("url")
+    return url if isinstance(url, str) and contents_of(part) == [PartKind.URL] else None
+
+
+def with_bytes(part: JsonObject, content: str) -> JsonObject:
+    """A part, with its bytes in place of its url."""
+    return {("raw" if name == "url" else name): value for name, value in part.items()} | {"raw": content}
+
+
 def read_part(value: Any, where: str = "part") -> Part:
     part = _holder(value, where)
     contents = contents_of(part)

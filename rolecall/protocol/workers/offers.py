@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from rolecall.errors import OfferInvalid
 from rolecall.model.a2a import JsonObject
-from rolecall.model.card import JSONRPC, Interface, can_replay
+from rolecall.model.card import JSONRPC, Interface, can_replay, reads_files
 from rolecall.model.worker import Offer
 from rolecall.protocol.cards import interfaces
 from rolecall.protocol.dialects import worker_side
@@ -42,6 +42,7 @@ def apply_card(offer: Offer, card: JsonObject, *, max_card: int) -> Offer:
         card=card,
         streaming=card["capabilities"].get("streaming") is True,
         replays=can_replay(card),
+        reads_files=reads_files(card),
         interfaces=_interfaces(card, offer.url, is_base=offer.card_by_url),
     )
 

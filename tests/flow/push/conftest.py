@@ -136,7 +136,8 @@ async def logged(system: System, task: TaskId, *worker_event: Any, caller: Calle
     for one in worker_event:
         first = row.at == 0 and not events
         events += codec.begin(one, row.ids, turn) if first else [codec.adopt(one, row.ids)]
-    await append_to(system.engine.events, task, LogEntry(events, None, row.ids), after=row.at)
+    files = [file for event in events for file in codec.files_in(event.body, event.dialect)]
+    await append_to(system.engine.events, task, LogEntry(events, None, row.ids, files), after=row.at)
 
 
 async def dead(post: Post) -> list[tuple[str, int, str]]:

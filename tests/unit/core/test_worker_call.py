@@ -40,7 +40,8 @@ class Setup:
         self.forwarder = ScriptedForwarder()
         self.posted: list[tuple[Trigger, Any]] = []
         self.signs_of_life = 0
-        self.call = WorkerCall(self.forwarder, "default", supervisor, self)
+        inline: Any = None  # of a message with files: see tests/flow/test_files_by_reference.py
+        self.call = WorkerCall(self.forwarder, inline, "default", supervisor, self)
 
     def attach(self, *steps: Any) -> None:
         self.forwarder.plan("echo:a", *steps)

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncGenerator
+from typing import Any
 from urllib.parse import unquote
 
+import httpx
 import pytest
 from quart import Quart, Response
 
+from hub.core.files.files import Files
+from hub.core.shares.share import HeldShare, WorkspaceShare
 from hub.inbound.api.application import create_api
-from hub.inbound.api.downloads import DOWNLOAD, disposition, download, safe_name
+from hub.inbound.api.downloads import DOWNLOAD, disposition, download, download_stored, safe_name
 from hub.inbound.api.operation import operation
 from hub.inbound.api.requests import Conditions
+from rolecall.errors import FileLost
 from rolecall.model.content import Download
+from rolecall.model.ids import Caller, FileId
+from rolecall.model.task import StoredFile
 
 TEXT = b"0123456789"
 
 
 @pytest.fixture
-def app() -> Quart:
+def app(files: StoredFiles) -> Quart:
     api = create_api(1000, 10)
 
     @api.get("/file")
@@ -26,14 +34,48 @@ def app() -> Quart:
     async def file(query: Conditions) -> Response:
         return download(Download("a.html", "Text/HTML; Charset=Latin-1", TEXT), query, version="v1")
 
+    @api.get("/stored")
+    @operation("A file that is stored.", answers=DOWNLOAD)
+    async def stored(query: Conditions) -> Response:
+        return download_stored(STORED, query, files, OWNER)
+
     return api
 
 
-async def ask(app: Quart, method: str = "GET", **headers: str) -> tuple[int, bytes, dict[str, str]]:
+OWNER = Caller("default", "anna")
+STORED = StoredFile(FileId("0" * 32), OWNER, "a.html", "Text/HTML; Charset=Latin-1", 10, 10, "ab" * 32, 0.0)
+
+
+class StoredFiles(Files):
+    """`fails_at`: its bytes are missing from there on."""
+
+    def __init__(self) -> None:
+        self.share = WorkspaceShare("downloads", "max_transfers", 1, 1)
+        self.fails_at = 10**9
+
+    async def content(self, file: StoredFile, start: int = 0, stop: int | None = None) -> AsyncGenerator[bytes, None]:
+        assert self.share.held("default") == 1
+        for at in range(start, file.offset if stop is None else stop):
+            if at >= self.fails_at:
+                raise FileLost
+            yield TEXT[at : at + 1]
+
+    def transfer(self, caller: Caller) -> HeldShare:
+        return self.share.hold(caller.workspace)
+
+
+@pytest.fixture
+def files() -> StoredFiles:
+    return StoredFiles()
+
+
+async def ask(app: Quart, method: str = "GET", path: str = "/file", **headers: str) -> tuple[int, bytes, dict[str, str]]:
     names = {name.replace("_", "-"): value for name, value in headers.items()}
-    answer = await app.test_client().open("/file", method=method, headers=names)
-    body = await answer.get_data(as_text=False)
-    return answer.status_code, body, {name.lower(): value for name, value in answer.headers.items()}
+    untyped: Any = app
+    transport = httpx.ASGITransport(app=untyped, client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        answer = await http.request(method, path, headers=names)
+    return answer.status_code, answer.content, dict(answer.headers)
 
 
 async def test_a_file_is_stored_and_never_shown_and_its_type_is_not_guessed(app: Quart) -> None:
@@ -128,3 +170,35 @@ def test_a_header_has_the_name_for_old_readers_and_for_new_ones(name: str) -> No
         assert unquote(header.partition("UTF-8''")[2]) == safe_name(name)
     else:
         assert plain == safe_name(name)
+
+
+# --- what is stored
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"Range": "bytes=2-5"}, {"Range": "bytes=99-"}, {"If_None_Match": f'"{STORED.sha256}"'}]
+)
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_a_stored_file_is_answered_as_any_other(
+    app: Quart, files: StoredFiles, method: str, headers: dict[str, str]
+) -> None:
+    status, body, found = await ask(app, method, "/stored", **headers)
+    expected_status, expected, other = await ask(app, method, **headers) if "If_None_Match" not in headers else (304, b"", {})
+    assert (status, body if method == "GET" else b"") == (expected_status, expected if method == "GET" else b"")
+    for name in ("content-length", "content-range", "content-type", "content-disposition", "content-security-policy"):
+        assert found.get(name) == other.get(name) or status == 304, name
+    assert status == 416 or found["etag"] == f'"{STORED.sha256}"'
+    assert files.share.held("default") == 0
+
+
+async def test_a_download_above_the_share_is_refused_before_its_head_is_sent(app: Quart, files: StoredFiles) -> None:
+    files.share.take("default")
+    status, body, _ = await ask(app, path="/stored")
+    assert (status, b"max_transfers" in body.lower()) == (503, True)
+
+
+async def test_a_file_that_ends_too_early_is_seen_to_be_not_whole(app: Quart, files: StoredFiles) -> None:
+    files.fails_at = 4
+    status, body, headers = await ask(app, path="/stored")
+    assert (status, body, headers["content-length"]) == (200, TEXT[:4], "10")
+    assert files.share.held("default") == 0

@@ -12,7 +12,7 @@ from rolecall.errors import InvalidParams
 from rolecall.model.a2a import OWN
 from rolecall.model.card import SEQUENCE_EXTENSION
 from rolecall.model.ids import Cursor
-from rolecall.protocol.sequence import numbered, read_after
+from rolecall.protocol.extensions.sequence import numbered, read_after
 from rolecall.protocol.text.jsontext import dump, parse
 
 VALUES = st.recursive(
