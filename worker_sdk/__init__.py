@@ -2,10 +2,10 @@
 
 A handler is a function under `@worker.on_message`, or under `@worker.skill("id")` for calls that name that skill. Its
 parameters are filled by annotation: `str` (the message's text), a model of pydantic (its data part, validated), `File`,
-`list[File]`, `Message`, `Task`. A plain function or a coroutine returns a str, a dict, a model, an Artifact or None. An async
-generator yields str (chunks of one text), Status, Artifact, dict or a model, and asks with `reply = yield NeedInput("…")`.
-`raise Reject("why")` rejects the task, `raise UserError("text")` fails it with a text for the caller; any other exception
-fails it with an error id.
+`list[File]`, `Message`, `Task`. A plain function or a coroutine returns a str, a dict, a model, a File, an Artifact or None. An
+async generator yields str (chunks of one text), Status, File, Artifact, dict or a model, and asks with
+`reply = yield NeedInput("…")`. `raise Reject("why")` rejects the task, `raise UserError("text")` fails it with a text for the
+caller; any other exception fails it with an error id.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from worker_sdk.errors import (
     WorkerBusy,
     WorkerLost,
 )
+from worker_sdk.files.file import File
 from worker_sdk.lease import Lease, LeaseState
 from worker_sdk.load import load_worker
-from worker_sdk.words import Artifact, File, Message, NeedInput, Progress, Reject, Status, TooLarge, UserError
+from worker_sdk.words import Artifact, Message, NeedInput, Progress, Reject, Status, TooLarge, UserError
 from worker_sdk.worker import Worker
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 from uuid import uuid4
 
@@ -11,13 +11,15 @@ from rolecall.model.a2a import JsonObject
 from rolecall.model.command import Send
 from rolecall.model.usage import Usage, nanos_of, read_currency, read_model, read_tokens
 from worker_sdk.errors import RolecallError
+from worker_sdk.files.file import File
+from worker_sdk.files.parts import NO_FILES, Files, files_in
 from worker_sdk.words import Message
 
 if TYPE_CHECKING:
     from rolecall.model.usage import Amount
     from worker_sdk.calling.child import Ask
-    from worker_sdk.calling.client import MessageLike
     from worker_sdk.calling.http import HubLink
+    from worker_sdk.calling.messages import FileLike, MessageLike
     from worker_sdk.calling.reply import Reply
     from worker_sdk.calling.stream import HubStream
     from worker_sdk.handlers.models import ModelT
@@ -32,10 +34,16 @@ class LinkWithin(Protocol):
     def __call__(self, task: str, *words: str, headers: Mapping[str, str]) -> HubLink: ...
 
 
-class HubAccess:
-    """How a task reaches others: the hub's id for it, the way to the hub, to its own caller, and for its reports of usage."""
+FilesWithin: TypeAlias = Callable[[str], "Files | None"]
+"""The files for a task of the hub; None: its files are in its messages."""
 
-    __slots__ = ("ask", "hub_task", "link", "report")
+
+class HubAccess:
+    """How a task reaches others: the hub's id for it, the way to the hub and to its files, to its own caller, and for its
+    reports of usage.
+    """
+
+    __slots__ = ("_files", "_files_within", "ask", "hub_task", "link", "report")
 
     def __init__(
         self,
@@ -43,11 +51,25 @@ class HubAccess:
         link: LinkWithin | None = None,
         ask: Ask | None = None,
         report: Callable[[Usage], None] = lambda usage: None,
+        files: FilesWithin | None = None,
     ) -> None:
         self.hub_task = hub_task
         self.link = link
         self.ask = ask
         self.report = report
+        self._files_within = files
+        self._files: Files | None = None
+
+    @property
+    def files(self) -> Files | None:
+        if self._files is None and self._files_within is not None:
+            self._files = self._files_within(self.hub_task)
+        return self._files
+
+    def find(self, message: JsonObject) -> Mapping[str, File]:
+        """The files that a message names by reference, by their urls."""
+        parts = [part for part in message.get("parts") or () if "uri" in (part.get("file") or ())]
+        return files_in(parts, self.files) if parts else NO_FILES
 
 
 class Task:
@@ -55,7 +77,7 @@ class Task:
     newest turn.
     """
 
-    __slots__ = ("_access", "_done_by", "_send", "context_id", "id")
+    __slots__ = ("_access", "_done_by", "_received", "_send", "context_id", "id")
 
     def __init__(
         self, task_id: str, context_id: str, send: Send, access: HubAccess | None = None, remaining: float | None = None
@@ -67,7 +89,7 @@ class Task:
 
     @property
     def message(self) -> Message:
-        return Message(self._send.params["message"])
+        return self._received
 
     @property
     def metadata(self) -> JsonObject:
@@ -123,6 +145,7 @@ class Task:
         goes_on: bool = False,
         again: bool = False,
         questions: Questions = "ask",
+        files: Sequence[FileLike] = (),
     ) -> ModelT: ...
 
     @overload
@@ -140,6 +163,7 @@ class Task:
         goes_on: bool = False,
         again: bool = False,
         questions: Questions = "ask",
+        files: Sequence[FileLike] = (),
     ) -> Reply: ...
 
     async def call(
@@ -156,20 +180,22 @@ class Task:
         goes_on: bool = False,
         again: bool = False,
         questions: Questions = "ask",
+        files: Sequence[FileLike] = (),
     ) -> ModelT | Reply:
         """Call another role in the name of this task's caller, and wait for the end. Returns the reply, or its data as the
         model `returns`. TaskFailed, TaskRejected, InvalidResult.
 
         The new task is a child of this one: it ends with it, unless it `goes_on`. `within`: seconds that it may take. `again`:
-        call a role that already works further up. What the child asks is asked of this task's caller, and the answer goes to
+        call a role that already works further up. `files`: Files, or paths, that are sent with the message; those that came
+        from the hub are passed on as they are. What the child asks is asked of this task's caller, and the answer goes to
         the child; with `questions="raise"` it raises InputRequired. If a worker that is `idempotent` is lost, the call is made
         once more.
         """
-        from worker_sdk.calling.client import message_document, with_skill
+        from worker_sdk.calling.messages import message_document, with_skill
 
         ask = self._access.ask if questions == "ask" else None
         how: dict[str, Any] = {"instance": instance, "context_id": context_id, "metadata": with_skill(metadata, skill)}
-        how |= {"goes_on": goes_on, "again": again}
+        how |= {"goes_on": goes_on, "again": again, "files": files}
         began = time.monotonic()
         try:
             reply = await self._reply(role, message, ask, within=within, **how)
@@ -187,10 +213,11 @@ class Task:
         from worker_sdk.calling.child import ChildCall
 
         def answer(child: str, message: Message) -> HubStream:
-            return self.stream(role, message, task_id=child)
+            return self.stream(role, message, task_id=child, fetch_files=False)
 
-        stream = self.stream(role, message, goes_on=goes_on, **how)
-        return (await ChildCall(self._link, stream, answer, goes_on=goes_on).reply(ask)).raise_for_state()
+        stream = self.stream(role, message, goes_on=goes_on, fetch_files=False, **how)
+        child = ChildCall(self._link, stream, answer, goes_on=goes_on, files=self._access.files)
+        return (await child.reply(ask)).raise_for_state()
 
     def stream(
         self,
@@ -204,20 +231,30 @@ class Task:
         within: float | None = None,
         goes_on: bool = False,
         again: bool = False,
+        files: Sequence[FileLike] = (),
+        fetch_files: bool = True,
     ) -> HubStream:
         """`async with task.stream(role, text) as stream: async for event in stream: …`; otherwise as `call`. `task_id`: of a
-        child that has asked something.
+        child that has asked something. `fetch_files`: small files are in memory before their event is given.
         """
         from worker_sdk.calling.child import GIVE_UP_AFTER
-        from worker_sdk.calling.client import role_request
+        from worker_sdk.calling.messages import role_request
         from worker_sdk.calling.stream import HubStream
 
         words = [f"within={within:.3f}"] if within is not None else []
         words += ["goes-on"] if goes_on else []
         words += ["again"] if again else []
-        path, params = role_request(role, instance, message, task_id, context_id, metadata)
-        link = self._link(*words)
-        return HubStream(link, path, "message/stream", params, give_up_after=GIVE_UP_AFTER, repeats=True)
+        path, params = role_request(role, instance, message, task_id, context_id, metadata, files)
+        return HubStream(
+            self._link(*words),
+            path,
+            "message/stream",
+            params,
+            give_up_after=GIVE_UP_AFTER,
+            repeats=True,
+            files=self._access.files,
+            fetch_files=fetch_files,
+        )
 
     def _link(self, *words: str) -> HubLink:
         """RolecallError: there is no hub that the call could be made through."""
@@ -228,7 +265,8 @@ class Task:
         return access.link(access.hub_task, *words, headers={name: value for name, value in trace.items() if value})
 
     def turn(self, send: Send, remaining: float | None = None) -> None:
-        self._send = send
+        message = send.params["message"]
+        self._send, self._received = send, Message(message, self._access.find(message))
         self._done_by = None if remaining is None else time.monotonic() + remaining
 
     def __repr__(self) -> str:

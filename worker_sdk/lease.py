@@ -21,6 +21,7 @@ from rolecall.model.ids import is_instance, is_loopback, is_role, split_name
 from worker_sdk.calling.http import HubLink
 from worker_sdk.config import default_instance, hub_address, read_settings
 from worker_sdk.errors import HubUnreachable, InstanceConflict, LeaseSuperseded, LeaseUnknown, RolecallError
+from worker_sdk.files.hub_files import HubStore, read_store
 
 log = logging.getLogger("worker_sdk")
 
@@ -92,6 +93,8 @@ class Lease:
         self.state = LeaseState.ENROLLING
         self.superseded = False
         self.epoch: int | None = None
+        self.store: HubStore | None = None
+        """The hub's files; None: it stores none."""
         self._secret: str | None = None
         self._offer: JsonObject = {"url": url, "boot": boot, "description": description, "labels": labels or {}}
         self._offer |= {"card": card} if card is not None else {}
@@ -236,6 +239,7 @@ class Lease:
         self._secret = secret if isinstance(secret, str) else self._secret
         if isinstance(heartbeat, int | float) and heartbeat > 0:
             self._heartbeat = float(heartbeat)
+        self.store = read_store(answer.get("files"))
 
     def _drain_failed(self, pause: float) -> float:
         """Give up after two failures. The first one may come from a kept-alive connection that had died, so retry at once."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import PROGRESS_EXTENSION, USAGE_EXTENSION
 from rolecall.model.usage import Usage, read_reports
+from worker_sdk.files.file import File
+from worker_sdk.files.parts import NO_FILES, files_of, read_file
 from worker_sdk.handlers.models import data_of
 
 if TYPE_CHECKING:
@@ -74,30 +76,6 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """A file that a caller sends with its message. A handler takes it as a parameter."""
-
-    name: str = ""
-    media_type: str | None = None
-    raw: bytes = b""
-
-    def part(self) -> JsonObject:
-        return Artifact(self.name, raw=self.raw, media_type=self.media_type).part()
-
-
-def read_file(part: JsonObject, where: str) -> File:
-    """The file of a file part, which must have its bytes. ValueError."""
-    file = part.get("file") or {}
-    if "bytes" not in file:
-        raise ValueError(f"{where} is a file with a url: send its bytes, this worker fetches no urls")
-    try:
-        raw = b64decode(file["bytes"], validate=True)
-    except ValueError as error:
-        raise ValueError(f"{where}.file.bytes is not base64") from error
-    return File(str(file.get("name") or ""), file.get("mimeType"), raw)
-
-
-@dataclass(frozen=True, slots=True)
 class NeedInput:
     """Ask the caller and pause. `reply = yield NeedInput("…")` returns the caller's next Message of this task.
 
@@ -142,13 +120,8 @@ class Artifact:
         return file
 
 
-def piece_mark(number: int, count: int) -> JsonObject:
-    """What a part has that holds one piece of a file: A2A has parts of an artifact, and no pieces of a part."""
-    return {"metadata": {"rolecall": {"piece": number, "pieces": count}}}
-
-
 def joined_file(parts: Sequence[JsonObject]) -> JsonObject | None:
-    """The file part that these parts are the pieces of. None: they are not, or not all of them."""
+    """The file part that these parts are the pieces of, as older workers send a large file. None: they are not, or not all."""
     marks = [((part.get("metadata") or {}).get("rolecall") or {}) for part in parts]
     whole = all(mark == {"piece": at, "pieces": len(parts)} for at, mark in enumerate(marks, 1))
     if len(parts) < 2 or not whole or not all("bytes" in (part.get("file") or {}) for part in parts):
@@ -157,12 +130,13 @@ def joined_file(parts: Sequence[JsonObject]) -> JsonObject | None:
 
 
 class Message:
-    """A read-only message. `raw` is its A2A document."""
+    """A read-only message. `raw` is its A2A document. `found`: the files that it names by reference, by their urls."""
 
-    __slots__ = ("raw",)
+    __slots__ = ("_found", "raw")
 
-    def __init__(self, raw: JsonObject) -> None:
+    def __init__(self, raw: JsonObject, found: Mapping[str, File] = NO_FILES) -> None:
         self.raw = raw
+        self._found = found
 
     @property
     def text(self) -> str:
@@ -173,6 +147,22 @@ class Message:
     def data(self) -> JsonObject | None:
         """The first data part."""
         return next((part["data"] for part in self.parts if part.get("kind") == "data"), None)
+
+    @property
+    def files(self) -> Sequence[File]:
+        """Those of the file parts, but for those with a url that leads elsewhere than to the hub. ValueError: not base64."""
+        return files_of(self.parts, self._found)
+
+    @property
+    def by_reference(self) -> Collection[File]:
+        return self._found.values()
+
+    def with_raw(self, raw: JsonObject) -> Message:
+        return Message(raw, self._found)
+
+    def file(self, at: int) -> File:
+        """That of the part at this place, which is a file part. ValueError: there is none that can be read."""
+        return read_file(self.parts[at], f"message.parts[{at}]", self._found)
 
     @property
     def parts(self) -> Sequence[JsonObject]:
@@ -216,7 +206,7 @@ class TooLarge(ValueError):
     def __init__(self, what: str, size: int, limit: int) -> None:
         super().__init__(
             f"{what} takes {size} bytes in one event, and an event may take {limit} (max_event of the Worker, and "
-            "ROLECALL_MAX_EVENT of its hub). Send it in pieces or as a url, or raise both."
+            "ROLECALL_MAX_EVENT of its hub). Send it as a File, which a hub that stores files takes in any size, or raise both."
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import (
+    FILES_EXTENSION,
     JSONRPC,
     PROGRESS_EXTENSION,
     REPLAY_EXTENSION,
@@ -24,6 +25,7 @@ from rolecall.protocol.cards import merged
 from rolecall.protocol.dialects import own_bindings
 from worker_sdk.config import read_settings
 from worker_sdk.errors import RolecallError
+from worker_sdk.files.hub_files import FILE_THRESHOLD, HubFiles
 from worker_sdk.handlers.handler import Handler
 from worker_sdk.handlers.skills import Skills
 from worker_sdk.lease import Lease, worker_name
@@ -33,6 +35,7 @@ from worker_sdk.tasks.task_table import TaskLimits, Tasks
 
 if TYPE_CHECKING:
     from worker_sdk.calling.http import HubLink
+    from worker_sdk.files.parts import Files
     from worker_sdk.testing.bench import Bench
     from worker_sdk.testing.hub import TestHub
 
@@ -49,6 +52,7 @@ _EXTENSIONS = (
     Extension(REPLAY_EXTENSION, "Streams resume exactly from Last-Event-ID."),
     Extension(PROGRESS_EXTENSION, "Status messages tell how far a task is."),
     Extension(USAGE_EXTENSION, "Status updates report what a task has used of language models."),
+    Extension(FILES_EXTENSION, "Files at the hub are read by their urls."),
 )
 
 _loading: ContextVar[bool] = ContextVar("a worker's module is being loaded", default=False)
@@ -72,8 +76,9 @@ class Worker:
 
     `idempotent`: a call may be made again, although it may have run: `task.call` does so once when the worker is lost.
 
-    `max_body`: bytes of a request. `max_event`: bytes of one event; longer texts and files are sent in pieces, and other
-    results that do not fit are refused. Its hub has settings with the same names.
+    `max_body`: bytes of a request. `max_event`: bytes of one event; longer texts are sent in pieces, and other results that do
+    not fit are refused. Its hub has settings with the same names. `file_threshold`: larger files are uploaded to the hub, and
+    sent by reference; None: all are sent in their event.
     """
 
     def __init__(
@@ -90,6 +95,7 @@ class Worker:
         version: str = "0.1.0",
         max_body: int = MAX_BODY,
         max_event: int = MAX_EVENT,
+        file_threshold: int | None = FILE_THRESHOLD,
         drain_timeout: float = 30.0,
         limits: TaskLimits | None = None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -106,6 +112,7 @@ class Worker:
         self.idempotent = idempotent
         self.version = version
         self.drain_timeout = drain_timeout
+        self.file_threshold = file_threshold
         self._skills = Skills(self.role, skills or ())
         self._max_body = max_body
         self._max_event = max_event
@@ -163,6 +170,7 @@ class Worker:
                 max_event=self._max_event,
                 monotonic=self._monotonic,
                 link=self._link_within,
+                files=self._files_within,
             )
         return self._tasks
 
@@ -218,6 +226,16 @@ class Worker:
         if self._lease is None:
             raise RolecallError(f"{self.name} is not enrolled, so it can call nobody.")
         return self._lease.link_within(task, *words, headers=headers)
+
+    def _files_within(self, task: str) -> Files | None:
+        """None: there is no hub, or it stores no files."""
+        if self.test_hub is not None:
+            return self.test_hub.files_of(self)
+        lease = self._lease
+        if lease is None or lease.store is None or not task:
+            return None
+        link = lease.link_within(task, headers={})
+        return HubFiles(link, store=lease.store, threshold=self.file_threshold, waits=True)
 
     @property
     def app(self) -> Server:

@@ -30,6 +30,8 @@ class TcpRelay:
         self._kept: dict[socket.socket, tuple[bytes, float]] = {}
         self._orders: list[str] = []
         self._ended = False
+        self.passed = 0
+        """Bytes that came, in both directions."""
         self._thread = threading.Thread(target=self._run, name="tcp relay", daemon=True)
 
     @property
@@ -112,6 +114,7 @@ class TcpRelay:
             return
         try:
             piece = end.recv(_PIECE)
+            self.passed += len(piece)
             if not piece:
                 self._let_go(end)
                 self._close(end)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rolecall.model.card import REPLAY_EXTENSION, SEQUENCE_EXTENSION, USAGE_EXTENSION
+from rolecall.model.card import FILES_EXTENSION, REPLAY_EXTENSION, SEQUENCE_EXTENSION, USAGE_EXTENSION
 from rolecall.model.usage import read_reports
 from tests.helpers.processes import HubProcess
 from tests.interop.conftest import RoleUrl
@@ -13,7 +13,7 @@ from tests.interop.conversation import check_stream, streamed_text
 from tests.interop.listener import Listener
 from tests.interop.wire import Interface, card_of, interfaces_of
 
-OURS = [SEQUENCE_EXTENSION, USAGE_EXTENSION, REPLAY_EXTENSION]
+OURS = [SEQUENCE_EXTENSION, USAGE_EXTENSION, FILES_EXTENSION, REPLAY_EXTENSION]
 EXTENSION = "https://example.com/extensions/loud/v1"
 _REFUSALS = {
     "1.0": (-32004, "UNSUPPORTED_OPERATION"),

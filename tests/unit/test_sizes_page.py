@@ -9,8 +9,11 @@ import pytest
 
 from hub.core.shares import table
 from hub.settings.model import SPECS, Settings, variable
+from rolecall.protocol.codec import MOST_FILES
 from rolecall.protocol.text.jsontext import MAX_VALUES
 from worker_sdk.calling import stream
+from worker_sdk.files.hub_files import FILE_THRESHOLD
+from worker_sdk.files.parts import FETCHED, INLINE_TOGETHER
 from worker_sdk.handlers.models import MAX_MODEL_VALUES
 from worker_sdk.tasks.log import MAX_EVENT
 from worker_sdk.tasks.task_table import TaskLimits
@@ -24,6 +27,10 @@ CONSTANTS = {
     "_LARGE_EVENTS": table._LARGE_EVENTS,
     "MAX_MODEL_VALUES": MAX_MODEL_VALUES,
     "_LARGEST_EVENT": stream._LARGEST_EVENT,
+    "MOST_FILES": MOST_FILES,
+    "FILE_THRESHOLD": FILE_THRESHOLD,
+    "INLINE_TOGETHER": INLINE_TOGETHER,
+    "FETCHED": FETCHED,
     "Worker(max_body=…)": MAX_BODY,
     "Worker(max_event=…)": MAX_EVENT,
     "TaskLimits(log=…)": TaskLimits().log,
@@ -35,7 +42,7 @@ ELSEWHERE = {"max_disk", "max_disk_per_workspace", "disk_reserve", "webhook_secr
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
 def test_a_size_is_what_its_setting_or_constant_says(row: list[str]) -> None:
     _, source, default, _ = row
-    (name,) = re.findall("`([^`]+)`", source)
+    name, *_ = re.findall("`([^`]+)`", source)
     number, _, unit = default.partition(" ")
     known = {variable(field): getattr(Settings.of(), field) for field in SPECS} | CONSTANTS
     assert int(number) * UNITS[unit] == known[name]

@@ -9,9 +9,10 @@ from typing import NamedTuple, Protocol
 
 from rolecall.model.a2a import PAUSED, JsonObject
 from worker_sdk.calling.http import HubLink
-from worker_sdk.calling.reply import Reply, reply_of
+from worker_sdk.calling.reply import Reply, read_reply, reply_of
 from worker_sdk.calling.stream import HubStream
 from worker_sdk.errors import InvalidRequest, RolecallError, TaskNotFound
+from worker_sdk.files.parts import Files
 from worker_sdk.words import Message
 
 _CANCEL_WAIT = 2.0
@@ -38,10 +39,19 @@ class LinkOf(Protocol):
 
 
 class ChildCall:
-    """`stream` begins the child. `answer` sends it a further message."""
+    """`stream` begins the child. `answer` sends it a further message. `files`: those that its results may name."""
 
-    def __init__(self, link: LinkOf, stream: HubStream, answer: Callable[[str, Message], HubStream], *, goes_on: bool) -> None:
+    def __init__(
+        self,
+        link: LinkOf,
+        stream: HubStream,
+        answer: Callable[[str, Message], HubStream],
+        *,
+        goes_on: bool,
+        files: Files | None,
+    ) -> None:
         self._link = link
+        self._files = files
         self._stream = stream
         self._answer = answer
         self._goes_on = goes_on
@@ -66,7 +76,7 @@ class ChildCall:
         async with stream:
             async for event in stream:
                 if event.kind == "message":
-                    return Reply(event.raw)
+                    return await read_reply(event.raw, self._files)
                 self._status = event.raw.get("status") or self._status
         paused = Reply({"kind": "task", "id": stream.task_id, "contextId": stream.context_id, "status": self._status})
         return paused if paused.state in PAUSED else await self._now()
@@ -101,7 +111,7 @@ class ChildCall:
         return _mark(reply.raw.get("status") or {}) != _mark(self._status)
 
     async def _now(self) -> Reply:
-        return reply_of(await self._link().call("/", "tasks/get", self._named, timeout=30.0))
+        return await read_reply(await self._link().call("/", "tasks/get", self._named, timeout=30.0), self._files)
 
     async def _leave(self) -> None:
         if self._stream.task_id is None:

@@ -6,28 +6,21 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, overload
 from urllib.parse import quote
-from uuid import uuid4
 
 from rolecall.model.a2a import JsonObject
-from rolecall.model.ids import split_name
-from worker_sdk.calling.dicts import as_part, is_message
 from worker_sdk.calling.http import HubLink
-from worker_sdk.calling.reply import AgentInfo, Reply, agent_of, reply_of
+from worker_sdk.calling.messages import FileLike, attach, role_request, with_skill
+from worker_sdk.calling.reply import AgentInfo, Reply, agent_of, read_reply
 from worker_sdk.calling.stream import HubStream
 from worker_sdk.config import hub_address
 from worker_sdk.errors import AuthError, HubUnreachable, RolecallError, TaskNotFound, TimedOut
-from worker_sdk.handlers.models import is_model, write_model
-from worker_sdk.words import File, Message
+from worker_sdk.files.hub_files import FILE_THRESHOLD, HubFiles
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
+    from worker_sdk.calling.messages import MessageLike
     from worker_sdk.handlers.models import ModelT
-
-    Part: TypeAlias = str | BaseModel | File | Mapping[str, Any]
-    MessageLike: TypeAlias = Part | Message | Sequence[Part]
 
 DEFAULT_TIMEOUT = 300.0
 """Seconds that a call waits for the end of a task by default."""
@@ -38,14 +31,23 @@ _GIVE_UP_AFTER = 60.0
 class HubClient:
     """`async with HubClient() as hub:`. Address and token: argument, else ROLECALL_HUB and ROLECALL_TOKEN, else the default.
     `ca_file` (ROLECALL_CA_FILE): authorities to trust for an https address, beside the system's; a PEM file.
+    `file_threshold`: larger files are uploaded, streamed, and sent by reference; None: all are sent in the message.
 
     Every method can raise HubUnreachable, AuthError, Forbidden and the error for the hub's reason (worker_sdk.errors).
     No request is sent twice: an error after the request was sent says that the call may have run.
     """
 
-    def __init__(self, url: str | None = None, token: str | None = None, *, ca_file: str | PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        ca_file: str | PathLike[str] | None = None,
+        file_threshold: int | None = FILE_THRESHOLD,
+    ) -> None:
         self.url, token, self._ca_file = hub_address(url, token, ca_file)
         self._link = HubLink(self.url, token, ca_file=self._ca_file)
+        self._files = HubFiles(self._link, threshold=file_threshold)
 
     async def __aenter__(self) -> HubClient:
         return self
@@ -66,15 +68,18 @@ class HubClient:
         timeout: float | None = DEFAULT_TIMEOUT,
         metadata: Mapping[str, Any] | None = None,
         blocking: bool = True,
+        files: Sequence[FileLike] = (),
     ) -> Reply:
         """Send, and wait until the task has ended or asks for input. `role` may be `role:instance`. `message`: a text, a dict
         or a model of pydantic (data), a File, a list of these, or a Message. A dict that is an A2A message is one.
+        `files`: Files, or paths, that are sent with it; their upload does not count for the timeout.
 
         It waits on a stream, so that it survives a restart of the hub and an error names the task. After TimedOut the task
         keeps running. A failed task is returned as a Reply; `raise_for_state()` raises an error for it.
         """
-        path, params = role_request(role, instance, message, task_id, context_id, metadata)
-        stream = HubStream(self._link, path, "message/stream", params, give_up_after=_GIVE_UP_AFTER)
+        path, params = role_request(role, instance, message, task_id, context_id, metadata, files)
+        await attach(params["message"], self._files)
+        stream = HubStream(self._link, path, "message/stream", params, give_up_after=_GIVE_UP_AFTER, files=self._files)
         try:
             async with asyncio.timeout(timeout):
                 if blocking:
@@ -82,11 +87,12 @@ class HubClient:
                         return await stream.reply()
                 with _about(task_id):
                     params["configuration"] = {"blocking": False}
-                    return reply_of(await self._link.call(path, "message/send", params, timeout=None))
+                    answer = await self._link.call(path, "message/send", params, timeout=None)
         except TimeoutError as error:
             goes_on = f" Its task {stream.task_id} goes on." if stream.task_id else ""
             facts = {"taskId": stream.task_id or ""}
             raise TimedOut(f"{role} has not ended within {timeout:g} s.{goes_on}", facts=facts) from error
+        return await read_reply(answer, self._files)
 
     @overload
     async def call(
@@ -101,6 +107,7 @@ class HubClient:
         task_id: str | None = None,
         timeout: float | None = DEFAULT_TIMEOUT,
         metadata: Mapping[str, Any] | None = None,
+        files: Sequence[FileLike] = (),
     ) -> ModelT: ...
 
     @overload
@@ -116,6 +123,7 @@ class HubClient:
         task_id: str | None = None,
         timeout: float | None = DEFAULT_TIMEOUT,
         metadata: Mapping[str, Any] | None = None,
+        files: Sequence[FileLike] = (),
     ) -> Reply: ...
 
     async def call(
@@ -130,6 +138,7 @@ class HubClient:
         task_id: str | None = None,
         timeout: float | None = DEFAULT_TIMEOUT,
         metadata: Mapping[str, Any] | None = None,
+        files: Sequence[FileLike] = (),
     ) -> ModelT | Reply:
         """Send, wait, and return the result, as the model `returns` if it is given; `skill` chooses among a worker's handlers.
 
@@ -144,6 +153,7 @@ class HubClient:
             task_id=task_id,
             timeout=timeout,
             metadata=with_skill(metadata, skill),
+            files=files,
         )
         reply.raise_for_state()
         return reply if returns is None else reply.as_model(returns)
@@ -158,6 +168,7 @@ class HubClient:
         context_id: str | None = None,
         task_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        files: Sequence[FileLike] = (),
         give_up_after: float = _GIVE_UP_AFTER,
     ) -> HubStream:
         """As `call`, with each event as it comes: `async with hub.stream(role, Order(…)) as stream: async for event in stream:`
@@ -171,6 +182,7 @@ class HubClient:
             context_id=context_id,
             task_id=task_id,
             metadata=with_skill(metadata, skill),
+            files=files,
             give_up_after=give_up_after,
         )
 
@@ -183,6 +195,7 @@ class HubClient:
         context_id: str | None = None,
         task_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        files: Sequence[FileLike] = (),
         give_up_after: float = _GIVE_UP_AFTER,
     ) -> HubStream:
         """`async with hub.stream_to_agent(role, text) as stream: async for event in stream: …`
@@ -190,14 +203,17 @@ class HubClient:
         A stream that is cut resumes by itself where it was. If the hub does not come back within `give_up_after` seconds:
         StreamLost.
         """
-        path, params = role_request(role, instance, message, task_id, context_id, metadata)
-        return HubStream(self._link, path, "message/stream", params, give_up_after=give_up_after)
+        path, params = role_request(role, instance, message, task_id, context_id, metadata, files)
+        return HubStream(self._link, path, "message/stream", params, files=self._files, give_up_after=give_up_after)
 
     def follow_task(self, task_id: str, *, after: str | None = None, give_up_after: float = _GIVE_UP_AFTER) -> HubStream:
         """A task's stream, from after the cursor `after`. Without it the first event is the task as it is, with its text so
         far.
         """
-        return HubStream(self._link, "/", "tasks/resubscribe", {"id": task_id}, give_up_after=give_up_after, after=after)
+        params = {"id": task_id}
+        return HubStream(
+            self._link, "/", "tasks/resubscribe", params, give_up_after=give_up_after, after=after, files=self._files
+        )
 
     # --- tasks
 
@@ -206,11 +222,11 @@ class HubClient:
         if history_length is not None:
             params["historyLength"] = history_length
         with _about(task_id):
-            return reply_of(await self._link.call("/", "tasks/get", params, timeout=30.0))
+            return await read_reply(await self._link.call("/", "tasks/get", params, timeout=30.0), self._files)
 
     async def cancel_task(self, task_id: str) -> Reply:
         with _about(task_id):
-            return reply_of(await self._link.call("/", "tasks/cancel", {"id": task_id}, timeout=30.0))
+            return await read_reply(await self._link.call("/", "tasks/cancel", {"id": task_id}, timeout=30.0), self._files)
 
     async def tasks(
         self,
@@ -353,23 +369,6 @@ class HubClient:
         return health
 
 
-def message_document(message: MessageLike, *, task_id: str | None = None, context_id: str | None = None) -> JsonObject:
-    """An A2A message. It gets a new id if it has none. ValueError: a dict that may be data or A2A."""
-    if isinstance(message, Message):
-        document = dict(message.raw)
-    elif isinstance(message, Mapping) and is_message(message):
-        document = dict(message)
-    else:
-        parts = message if isinstance(message, Sequence) and not isinstance(message, str | bytes) else [message]
-        document = {"parts": [_part_of(part) for part in parts]}
-    document = {"kind": "message", "role": "user", "messageId": str(uuid4()), **document}
-    if task_id is not None:
-        document["taskId"] = task_id
-    if context_id is not None:
-        document["contextId"] = context_id
-    return document
-
-
 @contextmanager
 def _about(task_id: str | None) -> Iterator[None]:
     """Errors within it name the task."""
@@ -378,40 +377,6 @@ def _about(task_id: str | None) -> Iterator[None]:
     except RolecallError as error:
         error.about(task_id)
         raise
-
-
-def with_skill(metadata: Mapping[str, Any] | None, skill: str | None) -> JsonObject:
-    """The metadata of a call that names a skill."""
-    return {**(metadata or {})} | ({} if skill is None else {"skill": skill})
-
-
-def _part_of(value: Part) -> JsonObject:
-    if isinstance(value, str):
-        return {"kind": "text", "text": value}
-    if isinstance(value, File):
-        return value.part()
-    if isinstance(value, Mapping):
-        return as_part(value)
-    if is_model(type(value)):
-        return {"kind": "data", "data": write_model(value)}
-    raise TypeError(f"a message is made of texts, dicts, models of pydantic and Files, not of a {type(value).__name__}")
-
-
-def role_request(
-    name: str,
-    instance: str | None,
-    message: MessageLike,
-    task_id: str | None,
-    context_id: str | None,
-    metadata: Mapping[str, Any] | None,
-) -> tuple[str, JsonObject]:
-    role, named = split_name(name)
-    pinned = instance or named
-    params: JsonObject = {"message": message_document(message, task_id=task_id, context_id=context_id)}
-    sent_metadata = dict(metadata or {}) | ({"role": f"{role}:{pinned}"} if pinned else {})
-    if sent_metadata:
-        params["metadata"] = sent_metadata
-    return f"/agents/{quote(role, safe='')}/", params
 
 
 def _agent_path(name: str) -> str:

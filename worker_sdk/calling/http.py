@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rolecall.model.a2a import JsonObject
+from rolecall.model.card import FILES_EXTENSION
 from rolecall.protocol.text.jsontext import NotJson, dump, parse
 from worker_sdk.calling.tls_errors import tls_failure, tls_required
 from worker_sdk.calling.trust import tls_towards
@@ -87,7 +88,7 @@ class HubLink:
 
         try:
             response = await self.open().post(
-                self.hub + path, content=dump(envelope), headers=_JSON_HEADERS | self._headers, timeout=_timeout(timeout)
+                self.hub + path, content=dump(envelope), headers=_RPC_HEADERS | self._headers, timeout=_timeout(timeout)
             )
         except httpx.HTTPError as error:
             raise await self._unreachable(error) from error
@@ -99,15 +100,54 @@ class HubLink:
         self, path: str, method: str, params: JsonObject, *, last_event_id: str | None = None
     ) -> AsyncIterator[StreamedAnswer]:
         """The answer to a streaming JSON-RPC call. A cut while it is read raises StreamLost."""
-        import httpx
-
         envelope = {"jsonrpc": "2.0", "id": "1", "method": method, "params": params}
-        headers = {**_JSON_HEADERS, **self._headers, "accept": "text/event-stream", "want-a2a-task": "1"}
+        headers = {**_RPC_HEADERS, "accept": "text/event-stream", "want-a2a-task": "1"}
         if last_event_id is not None:
             headers["last-event-id"] = last_event_id
+        async with self._streamed("POST", path, headers, content=dump(envelope)) as response:
+            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                read_answer(response.status_code, await response.aread())
+                raise RolecallError("The hub did not answer a streaming call with a stream. Is this address a hub?")
+            yield StreamedAnswer(_chunks(response), response.headers.get("a2a-task"))
+
+    @asynccontextmanager
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, Any] | None = None,
+        content: AsyncIterable[bytes] | None = None,
+    ) -> AsyncIterator[httpx.Response]:
+        """A request to one of the hub's own APIs, whose body or answer is read in pieces. RolecallError for any status but
+        2xx; a cut while the answer is read raises StreamLost.
+        """
+        async with self._streamed(method, path, headers or {}, query=query, content=content) as response:
+            if response.status_code >= 300:
+                raise _problem(response.status_code, _document(await response.aread()))
+            yield response
+
+    @asynccontextmanager
+    async def _streamed(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        *,
+        query: Mapping[str, Any] | None = None,
+        content: bytes | AsyncIterable[bytes] | None = None,
+    ) -> AsyncIterator[httpx.Response]:
+        import httpx
+
         client = self.open()
         request = client.build_request(
-            "POST", self.hub + path, content=dump(envelope), headers=headers, timeout=_timeout(None, _SILENCE)
+            method,
+            self.hub + path,
+            content=content,
+            params=query,
+            headers={**headers, **self._headers},
+            timeout=_timeout(_SILENCE),
         )
         try:
             response = await client.send(request, stream=True)
@@ -115,10 +155,7 @@ class HubLink:
             raise await self._unreachable(error) from error
         self._has_answered = True
         try:
-            if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                read_answer(response.status_code, await response.aread())
-                raise RolecallError("The hub did not answer a streaming call with a stream. Is this address a hub?")
-            yield StreamedAnswer(_chunks(response), response.headers.get("a2a-task"))
+            yield response
         except httpx.HTTPError as error:
             raise StreamLost(f"The stream was cut ({type(error).__name__}).") from error
         finally:
@@ -153,6 +190,8 @@ class HubLink:
 
 
 _JSON_HEADERS = {"content-type": "application/json", "accept": "application/json"}
+_RPC_HEADERS = {**_JSON_HEADERS, "x-a2a-extensions": FILES_EXTENSION}
+"""The SDK reads files by reference."""
 _REFUSED = {
     401: "The token was not accepted (HTTP 401). Check ROLECALL_TOKEN.",
     403: "The request is not allowed (HTTP 403), and not by a hub: does a proxy refuse it?",
@@ -205,11 +244,10 @@ def _document(body: bytes) -> Any:
         return None
 
 
-def _timeout(seconds: float | None, silence: float | None = None) -> httpx.Timeout:
+def _timeout(seconds: float | None) -> httpx.Timeout:
     import httpx
 
-    connect = CONNECT_TIMEOUT if seconds is None else min(CONNECT_TIMEOUT, seconds)
-    return httpx.Timeout(seconds, connect=connect, read=seconds if silence is None else silence)
+    return httpx.Timeout(seconds, connect=CONNECT_TIMEOUT if seconds is None else min(CONNECT_TIMEOUT, seconds))
 
 
 async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:

@@ -14,6 +14,9 @@ from rolecall.protocol.v0_3.events import read_result
 from rolecall.protocol.v0_3.parts import read_part
 from rolecall.protocol.workers.events import Malformed
 from worker_sdk.errors import InputRequired, InvalidResult, RolecallError, TaskFailed, TaskRejected
+from worker_sdk.files.content import AtHub
+from worker_sdk.files.file import File
+from worker_sdk.files.parts import Files, fetch, files_in, files_of
 from worker_sdk.handlers.models import Mismatch, read_model
 from worker_sdk.words import Artifact, Message, Progress, joined_file, progress_of, text_of, usage_of
 
@@ -23,9 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A task in its current state, or a bare message. `raw` is its A2A document."""
+    """A task in its current state, or a bare message. `raw` is its A2A document. `found`: the files that it names by
+    reference, by their urls.
+    """
 
     raw: JsonObject
+    found: Mapping[str, File] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -43,7 +49,12 @@ class Reply:
 
     @property
     def artifacts(self) -> Sequence[Artifact]:
-        return [artifact_of(document) for document in self.raw.get("artifacts") or ()]
+        return [artifact_of(document, self.found) for document in self.raw.get("artifacts") or ()]
+
+    @property
+    def files(self) -> Sequence[File]:
+        """Those of the artifacts, or of a bare message. Large ones are at the hub: use `chunks`, `read` or `save`."""
+        return [file for parts in _results_of(self.raw) for file in files_of(parts, self.found)]
 
     @property
     def state(self) -> TaskState:
@@ -105,6 +116,8 @@ class StreamEvent:
     raw: JsonObject
     cursor: str | None
     known: JsonObject | None = None
+    found: Mapping[str, File] = field(default_factory=dict, repr=False, compare=False)
+    """As in Reply."""
 
     @property
     def is_last(self) -> bool:
@@ -113,7 +126,13 @@ class StreamEvent:
 
     @property
     def artifact(self) -> Artifact | None:
-        return artifact_of(self.raw["artifact"]) if "artifact" in self.raw else None
+        return artifact_of(self.raw["artifact"], self.found) if "artifact" in self.raw else None
+
+    @property
+    def files(self) -> Sequence[File]:
+        """Those of what the event adds: see Reply."""
+        added = self.raw if self.known is None else new_in(self.raw, self.known)
+        return [file for parts in _results_of(added) for file in files_of(parts, self.found)]
 
     @property
     def progress(self) -> Progress | None:
@@ -185,14 +204,40 @@ def agent_of(item: Mapping[str, Any]) -> AgentInfo:
     )
 
 
-def reply_of(result: Any) -> Reply:
-    return Reply(_read_event(result).document)
+async def read_reply(result: Any, files: Files | None) -> Reply:
+    """With its files, of which the small ones are fetched. RolecallError."""
+    return await with_files(_read_event(result).document, files)
 
 
-def event_of(result: Any, cursor: str | None) -> StreamEvent:
+async def with_files(document: JsonObject, files: Files | None) -> Reply:
+    """The reply that is this document. As `read_reply`."""
+    reply = Reply(document, _files_in(document, files))
+    await fetch(reply.found.values(), all_there=False)
+    return reply
+
+
+def reply_of(result: Any, files: Files | None = None) -> Reply:
+    document = _read_event(result).document
+    return Reply(document, _files_in(document, files))
+
+
+def event_of(result: Any, cursor: str | None, files: Files | None = None) -> StreamEvent:
     event = _read_event(result)
     kind, text = _kind_and_text(event)
-    return StreamEvent(kind, text, event.state, event.document, cursor)
+    return StreamEvent(kind, text, event.state, event.document, cursor, found=_files_in(event.document, files))
+
+
+def _files_in(document: JsonObject, files: Files | None) -> Mapping[str, File]:
+    found: dict[str, File] = {}
+    for parts in _results_of(document) if files is not None else ():
+        found |= files_in(parts, files)
+    return found
+
+
+def _results_of(document: JsonObject) -> list[Sequence[JsonObject]]:
+    """The parts of the artifacts of a task, of an artifact's update, or of a bare message."""
+    holders = [document, document.get("artifact") or {}, *(document.get("artifacts") or ())]
+    return [parts for holder in holders if (parts := holder.get("parts"))]
 
 
 def repeats(event: StreamEvent, known: JsonObject) -> StreamEvent:
@@ -213,13 +258,13 @@ def new_in(task: JsonObject, known: JsonObject) -> JsonObject:
     return {**task, "artifacts": [artifact for artifact in artifacts if artifact["parts"]], "status": status}
 
 
-def artifact_of(document: JsonObject) -> Artifact:
+def artifact_of(document: JsonObject, found: Mapping[str, File]) -> Artifact:
     """An artifact with several parts is represented by its text if it has any, else by its first part. The pieces of one file
-    are joined.
+    are joined. `found`: files by reference, by their urls.
     """
     parts: Sequence[JsonObject] = document.get("parts") or ()
-    if (file := joined_file(parts)) is not None:
-        parts = (file,)
+    if (joined := joined_file(parts)) is not None:
+        parts = (joined,)
     name, description = str(document.get("name") or ""), str(document.get("description") or "")
     first = parts[0] if parts else {}
     kind, media = first.get("kind"), _media_type(first)
@@ -231,6 +276,9 @@ def artifact_of(document: JsonObject) -> Artifact:
     name = name or str(file.get("name") or "")
     if "bytes" in file:
         return Artifact(name, raw=b64decode(file["bytes"]), media_type=media, description=description)
+    known = found.get(str(file.get("uri")))
+    if known is not None and isinstance(known.content, AtHub) and known.content.is_fetched:
+        return Artifact(name, raw=known.raw, media_type=media, description=description)
     return Artifact(name, url=str(file.get("uri") or ""), media_type=media, description=description)
 
 

@@ -14,18 +14,21 @@ from rolecall.model.fold import TaskFold
 from rolecall.protocol.sse import Frame, FrameReader, FrameTooLong
 from rolecall.protocol.text.jsontext import NotJson, parse
 from worker_sdk.calling.http import HubLink, StreamedAnswer, rpc_error
-from worker_sdk.calling.reply import Reply, StreamEvent, event_of, repeats
+from worker_sdk.calling.messages import attach
+from worker_sdk.calling.reply import Reply, StreamEvent, event_of, repeats, with_files
 from worker_sdk.errors import HubBusy, HubUnreachable, RolecallError, StreamLost, TaskNotFound
+from worker_sdk.files.parts import Files, fetch
 
 _LARGEST_EVENT = 64 * 1024 * 1024
 _WAIT_FOR_KNOWN, _WAIT_FOR_END = 10.0, 0.1
 
 
 class HubStream:
-    """`async with` sends the message; iterate once. Leaving the block early does not stop the task.
+    """`async with` sends the message, after the files in it; iterate once. Leaving the block early does not stop the task.
 
     `task_id` is known as soon as the hub has the call, `context_id` and `cursor` after the first event. `repeats`: the message
-    is sent again until the hub has it. The hub recognises it; where it may not, it must not be sent twice.
+    is sent again until the hub has it. The hub recognises it; where it may not, it must not be sent twice. `fetch_files`: small
+    files at the hub are in memory before their event is given.
     """
 
     def __init__(
@@ -38,10 +41,13 @@ class HubStream:
         give_up_after: float,
         after: str | None = None,
         repeats: bool = False,
+        files: Files | None = None,
+        fetch_files: bool = True,
         backoff: tuple[float, float] = (0.1, 5.0),
     ) -> None:
         self._link = link
         self._path, self._method, self._params = path, method, params
+        self._files, self._fetch_files = files, fetch_files
         self._give_up_after = give_up_after
         self._repeats = repeats
         self._backoff = backoff
@@ -66,6 +72,7 @@ class HubStream:
 
     async def open(self) -> None:
         """Send the message, before the block is entered. To be followed by `async with`."""
+        await attach(self._params.get("message", {}), self._files)
         try:
             await self._connect(self._method, self._params)
         except RolecallError as error:
@@ -92,16 +99,17 @@ class HubStream:
     async def reply(self) -> Reply:
         """Read all events, and return the task as it is then, or the bare message. Instead of iterating."""
         task: TaskFold | None = None
+        self._fetch_files = False  # before the end nobody asks for them
         async for event in self:
             if event.kind == "message":
-                return Reply(event.raw)
+                return await with_files(event.raw, self._files)
             if event.kind == "task":
                 task = TaskFold(event.raw)
             elif task is not None:
                 task.add(EventKind(event.raw["kind"]), event.raw)
         if task is None:
             raise StreamLost("The stream ended without an event.", facts={"taskId": self.task_id or ""})
-        return Reply(task.document)
+        return await with_files(task.document, self._files)
 
     async def _events(self) -> AsyncIterator[StreamEvent]:
         resumed = False
@@ -115,6 +123,7 @@ class HubStream:
                     self._ended = event.is_last
                     # The Task as of our own cursor adds nothing, unless it has ended.
                     if not repeated or event.is_last:
+                        await self._fetch(event)
                         yield event
                     if event.is_last:
                         return
@@ -157,11 +166,19 @@ class HubStream:
             raise RolecallError("The hub sent an event that is not JSON.") from error
         if isinstance(envelope, dict) and isinstance(envelope.get("error"), dict):
             raise rpc_error(envelope["error"])
-        event = event_of(envelope.get("result") if isinstance(envelope, dict) else None, frame.id)
+        event = event_of(envelope.get("result") if isinstance(envelope, dict) else None, frame.id, self._files)
         if event.kind != "task":
             return event
         known = await self._known_of(event)
         return event if known is None else repeats(event, known)
+
+    async def _fetch(self, event: StreamEvent) -> None:
+        """RolecallError, and none that would count as a cut of the stream: the event has been read."""
+        try:
+            if self._fetch_files:
+                await fetch(event.found.values(), all_there=False)
+        except (StreamLost, HubUnreachable, HubBusy) as error:
+            raise RolecallError(f"A file of the event could not be read: {error}", reason=error.reason) from error
 
     async def _known_of(self, event: StreamEvent) -> JsonObject | None:
         """What the reader had of the task that this event repeats: all of it, or as much as when it answered the task's

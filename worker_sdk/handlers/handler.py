@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, get_args, g
 from rolecall.errors import InvalidParams
 from rolecall.model.a2a import JsonObject
 from worker_sdk.context import Task
+from worker_sdk.files.file import File
 from worker_sdk.handlers.models import Mismatch, is_model, read_model, schema_of
-from worker_sdk.words import File, Message, read_file
+from worker_sdk.words import Message
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -89,7 +90,7 @@ def _text(message: Message, task: Task) -> str:
 
 def _files(message: Message, task: Task) -> list[File]:
     try:
-        return [read_file(part, where) for where, part in _parts(message, "file")]
+        return [message.file(at) for at, part in enumerate(message.parts) if part.get("kind") == "file"]
     except ValueError as error:
         raise InvalidParams(f"{error}.") from error
 

@@ -8,21 +8,24 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from rolecall.model.a2a import EventKind, JsonObject, TaskState
 from rolecall.model.command import Send
 from rolecall.protocol.text.timestamp import timestamp
-from worker_sdk.context import HubAccess, LinkWithin, Task
+from worker_sdk.context import FilesWithin, HubAccess, LinkWithin, Task
+from worker_sdk.errors import RolecallError
+from worker_sdk.files.content import AtHub
+from worker_sdk.files.file import File
+from worker_sdk.files.parts import fetch, part_of
 from worker_sdk.handlers.handler import Form, Handler
 from worker_sdk.handlers.models import is_model, write_model
 from worker_sdk.tasks.log import TaskLog
 from worker_sdk.tasks.usage import PendingUsage
-from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, TooLarge, UserError, piece_mark, usage_metadata
+from worker_sdk.words import Artifact, Message, NeedInput, Reject, Status, TooLarge, UserError, usage_metadata
 
 if TYPE_CHECKING:
     from worker_sdk.calling.child import ChildQuestion
@@ -33,6 +36,7 @@ GoneOn = Callable[[], Awaitable[bool]]
 _MAX_TEXT = 128 * 1024
 _ENVELOPE = 8 * 1024
 """Bytes of an event with a file, beside its content."""
+_NO_MESSAGE = Message({})
 
 
 class Slots:
@@ -79,19 +83,22 @@ class Execution:
         *,
         hub_task: str = "",
         link: LinkWithin | None = None,
+        files: FilesWithin | None = None,
         remaining: float | None = None,
     ) -> None:
-        """`hub_task`: the hub's id of the task; `link`: the way to call through the hub; `remaining`: seconds for this turn."""
+        """`hub_task`: the hub's id of the task; `link`: the way to call through the hub; `files`: to its files; `remaining`:
+        seconds for this turn.
+        """
         self.log = task_log
         self._handler = handler
         self._slots = slots
         self._holds_slot = True
         self._question_lock = asyncio.Lock()
         self._usage = PendingUsage(self._send_usage)
-        access = HubAccess(hub_task, link, self._ask, self._usage.add)
-        self._task = Task(task_log.task_id, task_log.context_id, send, access, remaining)
-        self._message = self._addressed(self._task.message.raw)
-        self._arguments = handler.arguments(Message(self._message), self._task)
+        self._access = HubAccess(hub_task, link, self._ask, self._usage.add, files)
+        self._task = Task(task_log.task_id, task_log.context_id, send, self._access, remaining)
+        self._message = self._task.message.with_raw(self._addressed(self._task.message.raw))
+        self._arguments = handler.arguments(self._message, self._task)
         self._on_end = on_end
         self._reply: asyncio.Future[Message | None] | None = None
         self._gone_on: GoneOn | None = None
@@ -126,7 +133,7 @@ class Execution:
                 "id": self.log.task_id,
                 "contextId": self.log.context_id,
                 "status": {"state": TaskState.WORKING.value, "timestamp": _now()},
-                "history": [self._message],
+                "history": [self._message.raw],
             },
             TaskState.WORKING,
         )
@@ -138,10 +145,10 @@ class Execution:
         assert self._reply is not None
         self._holds_slot = True
         self._task.turn(send, remaining)
-        message = self._addressed(self._task.message.raw)
-        self.log.add_turn(message)
+        message = self._task.message.with_raw(self._addressed(self._task.message.raw))
+        self.log.add_turn(message.raw)
         self._put_status(TaskState.WORKING)
-        self._reply.set_result(Message(message))
+        self._reply.set_result(message)
 
     def stop(self, state: TaskState, text: str, metadata: JsonObject | None = None) -> None:
         """Raise CancelledError in the handler. The task is in `state` once the handler has ended, whatever it returned."""
@@ -164,7 +171,9 @@ class Execution:
     # --- the handler
 
     async def _run(self) -> None:
-        arguments, self._arguments, self._message = self._arguments, {}, {}
+        arguments, message, self._arguments, self._message = self._arguments, self._message, {}, _NO_MESSAGE
+        if message.by_reference:
+            await _fetch(message)
         if self._handler.form is Form.GENERATOR:
             await self._run_generator(self._handler.call(arguments))
             self._close_text()
@@ -174,7 +183,7 @@ class Execution:
         else:
             result = await self._in_thread(lambda: self._handler.call(arguments))
         if result is not None and self._stop_outcome is None:
-            self._put_artifact(_as_artifact(result))
+            await self._put_artifact(_as_artifact(result))
 
     async def _run_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
         step: Awaitable[Any] = generator.__anext__()
@@ -189,7 +198,7 @@ class Execution:
                 return
             try:
                 answer = await self._handle_item(item)
-            except (asyncio.CancelledError, TypeError, TooLarge) as error:
+            except (asyncio.CancelledError, TypeError, TooLarge, RolecallError, OSError) as error:
                 # The handler is suspended at its yield: raise the error there.
                 step = generator.athrow(error)
             else:
@@ -202,12 +211,15 @@ class Execution:
             self._put_text(item)
         elif isinstance(item, Status):
             self._put_status(TaskState.WORKING, item.message())
-        elif isinstance(item, Artifact | dict) or is_model(type(item)):
-            self._put_artifact(_as_artifact(item))
+        elif isinstance(item, Artifact | File | dict) or is_model(type(item)):
+            await self._put_artifact(_as_artifact(item))
         elif isinstance(item, NeedInput):
-            return await self._pause_for_input(item.text)
+            answer = await self._pause_for_input(item.text)
+            await fetch(answer.by_reference if answer is not None else ())
+            return answer
         else:
-            raise TypeError(f"a handler yields str, dict, a model, Status, Artifact or NeedInput, not {type(item).__name__}")
+            taken = "str, dict, a model, Status, Artifact, File or NeedInput"
+            raise TypeError(f"a handler yields {taken}, not {type(item).__name__}")
         return None
 
     async def _ask(self, question: ChildQuestion) -> Message | None:
@@ -351,25 +363,25 @@ class Execution:
             self._update({"artifactId": self._text_id, "parts": []}, append=True, last=True)
             self._text_id = None
 
-    def _put_artifact(self, artifact: Artifact) -> None:
+    async def _put_artifact(self, artifact: Artifact | File) -> None:
+        """TooLarge, RolecallError, OSError: a file could not be read, or the hub did not take it."""
         head: JsonObject = {"artifactId": str(uuid4())}
         head |= {"name": artifact.name} if artifact.name else {}
-        head |= {"description": artifact.description} if artifact.description else {}
-        parts = self._parts_of(artifact)
-        for at, piece in enumerate(parts):
-            self._update({**head, "parts": [piece]}, append=at > 0, last=at == len(parts) - 1)
+        if isinstance(artifact, Artifact):
+            head |= {"description": artifact.description} if artifact.description else {}
+        file = _file_in(artifact)
+        parts = [await self._part_of(file)] if file is not None else _parts_of(artifact)
+        for at, part in enumerate(parts):
+            self._update({**head, "parts": [part]}, append=at > 0, last=at == len(parts) - 1)
 
-    def _parts_of(self, artifact: Artifact) -> Sequence[JsonObject]:
-        """One, or pieces that go into an event each."""
-        if artifact.text is not None:
-            part = artifact.part()
-            return [{**part, "text": piece} for piece in _pieces(artifact.text)]
-        limit = self.log.max_event // 4 * 3 - _ENVELOPE  # base64 makes four bytes of three
-        if artifact.raw is None or len(artifact.raw) <= limit:
-            return [artifact.part()]
-        size = limit - limit % 3  # without padding in between, so that joined texts are base64 too
-        pieces = [artifact.raw[at : at + size] for at in range(0, len(artifact.raw), size)]
-        return [replace(artifact, raw=piece).part() | piece_mark(at, len(pieces)) for at, piece in enumerate(pieces, 1)]
+    async def _part_of(self, file: File) -> JsonObject:
+        """By reference, if it is large and the hub stores files. TooLarge, RolecallError, OSError."""
+        files, room = self._access.files, self.log.max_event // 4 * 3 - _ENVELOPE  # base64 makes four bytes of three
+        if files is None or not (files.stores or isinstance(file.content, AtHub)):
+            size = await file.content.measure()
+            if size > room:  # before it is in memory
+                raise TooLarge(f"{file}", size // 3 * 4, self.log.max_event)
+        return await part_of(file, files, room=room)
 
     def _update(self, artifact: JsonObject, *, append: bool, last: bool) -> None:
         self._append(EventKind.ARTIFACT, {"artifact": artifact, "append": append, "lastChunk": last})
@@ -392,8 +404,29 @@ def _of_text(text: str) -> JsonObject | None:
     return {"parts": [{"kind": "text", "text": text}]} if text else None
 
 
-def _as_artifact(result: Any) -> Artifact:
-    if isinstance(result, Artifact):
+def _file_in(artifact: Artifact | File) -> File | None:
+    if isinstance(artifact, File):
+        return artifact
+    return File(artifact.name, artifact.media_type, artifact.raw) if artifact.raw is not None else None
+
+
+def _parts_of(artifact: Artifact | File) -> list[JsonObject]:
+    """One, or several that are one text."""
+    assert isinstance(artifact, Artifact)
+    part = artifact.part()
+    return [part] if artifact.text is None else [{**part, "text": piece} for piece in _pieces(artifact.text)]
+
+
+async def _fetch(message: Message) -> None:
+    """UserError: the task cannot be done."""
+    try:
+        await fetch(message.by_reference)
+    except RolecallError as error:
+        raise UserError(f"A file of the message could not be read: {error}") from error
+
+
+def _as_artifact(result: Any) -> Artifact | File:
+    if isinstance(result, Artifact | File):
         return result
     if isinstance(result, str):
         return Artifact(text=result)
@@ -401,7 +434,7 @@ def _as_artifact(result: Any) -> Artifact:
         return Artifact(data=result)
     if is_model(type(result)):
         return Artifact(data=write_model(result))
-    raise TypeError(f"a handler returns str, dict, a model, Artifact or None, not {type(result).__name__}")
+    raise TypeError(f"a handler returns str, dict, a model, Artifact, File or None, not {type(result).__name__}")
 
 
 def _call_if_open(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ from rolecall.model.a2a import TaskState
 from rolecall.model.command import Send
 from rolecall.model.ids import new_context_id, new_task_id
 from rolecall.protocol.text.jsontext import dump
-from worker_sdk.context import LinkWithin
+from worker_sdk.context import FilesWithin, LinkWithin
 from worker_sdk.handlers.skills import Skills
 from worker_sdk.tasks.execution import Execution, Slots
 from worker_sdk.tasks.log import CAP, MAX_EVENT, TaskLog
@@ -59,8 +59,9 @@ class Tasks:
         max_event: int = MAX_EVENT,
         monotonic: Callable[[], float] = time.monotonic,
         link: LinkWithin | None = None,
+        files: FilesWithin | None = None,
     ) -> None:
-        """`link`: the way to call through the hub."""
+        """`link`: the way to call through the hub; `files`: to its files."""
         self.boot = uuid4().hex
         self.slots = Slots(concurrency)
         self.draining = False
@@ -70,6 +71,7 @@ class Tasks:
         self._max_event = max_event
         self._monotonic = monotonic
         self._link = link
+        self._files = files
         self._by_id: dict[str, Execution] = {}
         self._deliveries: dict[_Key, Delivery] = {}
         self._keys: dict[str, list[_Key]] = {}
@@ -166,7 +168,15 @@ class Tasks:
         handler = self._skills.choose(send.target.skill)
         log = TaskLog(new_task_id(), send.context_id or new_context_id(), cap=self._limits.log, max_event=self._max_event)
         execution = Execution(
-            log, handler, self.slots, send, self._on_end, hub_task=hub_task, link=self._link, remaining=remaining
+            log,
+            handler,
+            self.slots,
+            send,
+            self._on_end,
+            hub_task=hub_task,
+            link=self._link,
+            files=self._files,
+            remaining=remaining,
         )
         self.slots.take()
         self._by_id[log.task_id] = execution

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from rolecall.model.a2a import TaskState
 from rolecall.protocol.text.jsontext import parse
-from worker_sdk.calling.client import message_document, with_skill
-from worker_sdk.calling.reply import Reply, StreamEvent, event_of, repeats, reply_of
+from worker_sdk.calling.messages import attach, message_document, with_skill
+from worker_sdk.calling.reply import Reply, StreamEvent, event_of, read_reply, repeats
+from worker_sdk.files.parts import Files, fetch
 from worker_sdk.testing.hub import TestHub
 
 if TYPE_CHECKING:
-    from worker_sdk.calling.client import MessageLike
+    from worker_sdk.calling.messages import FileLike, MessageLike
     from worker_sdk.handlers.models import ModelT
     from worker_sdk.tasks.task_table import Delivery, Tasks
     from worker_sdk.worker import Worker
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 class Bench:
     """`async with worker.test() as t:`. Errors are those of rolecall.errors. Leaving the block stops running tasks.
+    Files larger than the worker's `file_threshold` are by reference in both directions, as at a hub.
 
     `roles`: the workers that its handlers can call, as benches, for a test that answers a child itself.
     """
@@ -58,6 +60,7 @@ class Bench:
         skill: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         within: float | None = None,
+        files: Sequence[FileLike] = (),
     ) -> ModelT: ...
 
     @overload
@@ -69,6 +72,7 @@ class Bench:
         skill: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         within: float | None = None,
+        files: Sequence[FileLike] = (),
     ) -> Reply: ...
 
     async def call(
@@ -79,9 +83,11 @@ class Bench:
         skill: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         within: float | None = None,
+        files: Sequence[FileLike] = (),
     ) -> ModelT | Reply:
         """As `HubClient.call`."""
-        reply = (await self.send(message, metadata=with_skill(metadata, skill), within=within)).raise_for_state()
+        reply = await self.send(message, metadata=with_skill(metadata, skill), within=within, files=files)
+        reply.raise_for_state()
         return reply if returns is None else reply.as_model(returns)
 
     async def send(
@@ -94,14 +100,15 @@ class Bench:
         metadata: Mapping[str, Any] | None = None,
         within: float | None = None,
         trace: str | None = None,
+        files: Sequence[FileLike] = (),
     ) -> Reply:
         """Send, and wait until the task has ended or asks for input. `within` and `trace`: what the handler finds in
         `task.remaining` and `task.trace`; no test ends a task in time.
         """
-        delivery = await self._deliver(message, task_id, context_id, metadata, within=within, trace=trace)
+        delivery = await self._deliver(message, task_id, context_id, metadata, files, within=within, trace=trace)
         if blocking:
             await delivery.log.wait_until_resting()
-        return reply_of(parse(delivery.log.snapshot()))
+        return await read_reply(parse(delivery.log.snapshot()), self._files)
 
     async def stream(
         self,
@@ -110,17 +117,17 @@ class Bench:
         task_id: str | None = None,
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        files: Sequence[FileLike] = (),
     ) -> AsyncIterator[StreamEvent]:
         """The Task, then the events that answer this message, as they come."""
-        delivery = await self._deliver(message, task_id, context_id, metadata)
-        opening = event_of(parse(delivery.log.snapshot(upto=delivery.start)), str(delivery.start))
+        delivery = await self._deliver(message, task_id, context_id, metadata, files)
+        opening = await self._event(delivery.log.snapshot(upto=delivery.start), delivery.start)
         yield opening if task_id is None else repeats(opening, opening.raw)
         reader = delivery.log.follow(delivery.start)
         try:
             while (batch := await reader.batch(60)) is not None:
                 for logged in batch:
-                    cursor, event = logged.cursor, logged.event
-                    yield event_of(parse(event.body), str(cursor))
+                    yield await self._event(logged.event.body, logged.cursor)
         finally:
             reader.close()
 
@@ -138,10 +145,20 @@ class Bench:
             await execution.wait_ended()
 
     async def get(self, task_id: str) -> Reply:
-        return reply_of(parse(self.tasks.get(task_id).snapshot()))
+        return await read_reply(parse(self.tasks.get(task_id).snapshot()), self._files)
 
     async def cancel(self, task_id: str) -> Reply:
-        return reply_of(parse((await self.tasks.cancel(task_id)).snapshot()))
+        return await read_reply(parse((await self.tasks.cancel(task_id)).snapshot()), self._files)
+
+    async def _event(self, body: bytes, cursor: int) -> StreamEvent:
+        event = event_of(parse(body), str(cursor), self._files)
+        await fetch(event.found.values(), all_there=False)
+        return event
+
+    @property
+    def _files(self) -> Files:
+        assert self._hub is not None
+        return self._hub.files_of(self._worker)
 
     async def _deliver(
         self,
@@ -149,9 +166,11 @@ class Bench:
         task_id: str | None,
         context_id: str | None,
         metadata: Mapping[str, Any] | None,
+        files: Sequence[FileLike],
         **headers: Any,
     ) -> Delivery:
-        document = message_document(message, task_id=task_id, context_id=context_id)
+        document = message_document(message, files=files, task_id=task_id, context_id=context_id)
+        await attach(document, self._files)
         assert self._hub is not None
         params = {"message": document, "metadata": dict(metadata or {})}
         delivery = self._hub.deliver(self.tasks, self._worker.role, params, **headers)

@@ -18,11 +18,14 @@ from rolecall.protocol.faults import fault_of
 from rolecall.protocol.text.jsontext import parse
 from rolecall.protocol.v0_3 import requests as v03
 from worker_sdk.calling.http import HubLink, StreamedAnswer, rpc_error
+from worker_sdk.testing.files import TestFiles
 
 if TYPE_CHECKING:
+    from worker_sdk.files.file import File
     from worker_sdk.tasks.execution import Execution
     from worker_sdk.tasks.log import TaskLog
     from worker_sdk.tasks.task_table import Delivery, Tasks
+    from worker_sdk.worker import Worker
 
 _IDLE = 60.0
 
@@ -51,6 +54,11 @@ class TestHub:
         self._known: dict[str, Known] = {}
         """By their own ids, and by those that this hub gave them."""
         self._jobs: set[asyncio.Task[None]] = set()
+        self._files: dict[str, File] = {}
+
+    def files_of(self, worker: Worker) -> TestFiles:
+        """The files of the test, as that worker sees them."""
+        return TestFiles(self._files, worker.file_threshold)
 
     def link_within(self, task: str, *words: str, headers: Mapping[str, str]) -> HubLink:
         return _Link(self, self._known[task], words, headers)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rolecall import Message, Worker
-from worker_sdk.calling.client import message_document
+from worker_sdk.calling.messages import message_document
 
 TEXT = {"kind": "text", "text": "hi"}
 

@@ -11,6 +11,7 @@ import pytest
 from tests.helpers.raw_server import RawServer
 from tests.unit.worker_sdk.registry import Registry, listening, refusal
 from worker_sdk import Lease, LeaseState, Worker
+from worker_sdk.files.hub_files import HubStore
 from worker_sdk.lease import url_towards, worker_name
 
 pytestmark = pytest.mark.virtual_time
@@ -38,6 +39,24 @@ async def test_it_enrols_beats_with_its_load_and_withdraws_with_its_secret() -> 
     assert (post, beat_path) == ("POST", "/registry/agents/echo%3Aa/heartbeat")
     assert beat == {"epoch": 1, "lease": "s1", "in_flight": 3, "capacity": 4}
     assert registry.requests[-1] == ("DELETE", "/registry/agents/echo%3Aa", {"epoch": 1, "lease": "s1"})
+
+
+@pytest.mark.parametrize(
+    ("files", "store"),
+    [
+        ({"url": "https://hub.example/registry/files", "max_size": 7}, HubStore("https://hub.example/registry/files", 7)),
+        (None, None),
+        ({"url": 7, "max_size": 7}, None),
+        ({"url": "https://hub.example"}, None),
+        ([], None),
+    ],
+)
+async def test_it_knows_where_the_files_of_its_hub_are(files: Any, store: HubStore | None) -> None:
+    registry = Registry()
+    registry.plan.append((200, {"epoch": 1, "lease": "s", "heartbeat_seconds": 60, "files": files}))
+    async with listening(registry) as server, lease_at(server) as lease:
+        await lease.ready()
+        assert lease.store == store
 
 
 async def test_an_unknown_lease_is_enrolled_again_at_once_under_the_same_boot() -> None:

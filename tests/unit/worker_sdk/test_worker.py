@@ -27,7 +27,6 @@ from worker_sdk import (
     UserError,
     Worker,
 )
-from worker_sdk.calling.reply import artifact_of
 from worker_sdk.errors import RolecallError
 from worker_sdk.tasks.task_table import TaskLimits
 from worker_sdk.words import TooLarge
@@ -448,34 +447,8 @@ async def test_the_trace_of_each_turn_reaches_the_handler() -> None:
 LEAST = 64 * 1024
 
 
-@pytest.mark.parametrize("size", [1, 40_000, 41_000, 200_001])
-async def test_a_file_goes_into_as_few_events_as_fit_and_arrives_whole(size: int) -> None:
-    content = bytes(number % 251 for number in range(size))
-
-    async def handler(_: str) -> Artifact:
-        return Artifact("a.bin", raw=content, media_type="application/x")
-
-    worker = worker_of(handler, max_event=LEAST)
-    async with worker.test() as bench:
-        reply = await bench.send("hi")
-    (document,) = reply.raw["artifacts"]
-    assert len(document["parts"]) == -(-size // 40_959)
-    (artifact,) = reply.artifacts
-    assert (artifact.name, artifact.raw, artifact.media_type) == ("a.bin", content, "application/x")
-
-
-async def test_pieces_of_a_file_are_one_file_only_together() -> None:
-    async def handler(_: str) -> Artifact:
-        return Artifact("a.bin", raw=b"x" * 100_000)
-
-    async with worker_of(handler, max_event=LEAST).test() as bench:
-        (document,) = (await bench.send("hi")).raw["artifacts"]
-    document["parts"].pop()
-    assert artifact_of(document).raw == b"x" * 40_959
-
-
 @pytest.mark.parametrize("result", [{"n": "x" * LEAST}, Artifact(data={"n": "x" * LEAST})])
-async def test_what_cannot_be_sent_in_pieces_fails_with_the_settings_of_both_sides(result: Any) -> None:
+async def test_what_one_event_cannot_hold_fails_with_the_settings_of_both_sides(result: Any) -> None:
     async def handler(_: str) -> Any:
         return result
 
