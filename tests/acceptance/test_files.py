@@ -22,6 +22,7 @@ from hub.identity import tokens
 from rolecall.model.principal import Kind, Principal
 from tests.acceptance.loadclients import forget_peak, memory_peak, memory_used
 from tests.acceptance.syncs.rooms import OWN_MOUNTS, check_mounts
+from tests.helpers.certificates import new_authority
 from tests.helpers.processes import ROLECALL, SERVERS, HubProcess, start_hub, wait_for
 
 MIB = 1024 * 1024
@@ -174,6 +175,21 @@ def test_fifty_megabytes_go_in_and_out_in_little_memory(own_hub: HubProcess) -> 
 @pytest.mark.soak
 def test_a_gigabyte_goes_in_and_out_in_little_memory(own_hub: HubProcess) -> None:
     _through(own_hub, 1024)
+
+
+def test_files_go_over_http_2(tmp_path: Path) -> None:
+    """Its flow control holds up the client as a socket does."""
+    authority = new_authority(tmp_path)
+    with (
+        start_hub(tmp_path / "hub", certificate=authority.certificate(), http2=True) as hub,
+        httpx.Client(http2=True, verify=False, trust_env=False, timeout=60) as client,
+    ):
+        made = client.post(f"{hub.url}{FILES}", content=random_pieces(5))
+        assert (made.http_version, made.status_code, made.json()["size"]) == ("HTTP/2", 201, 5 * MIB)
+        assert hashlib.sha256(client.get(made.json()["url"]).content).hexdigest() == made.json()["sha256"]
+        empty = client.post(f"{hub.url}{FILES}", headers={"Upload-Length": "3"}).json()
+        added = client.patch(empty["url"], content=b"abc", headers={"Upload-Offset": "0"})
+        assert added.json()["complete"] and client.get(empty["url"], headers={"Range": "bytes=1-"}).content == b"bc"
 
 
 # --- cuts
