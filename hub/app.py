@@ -448,7 +448,7 @@ def _mount(
     files = FileAddresses(hub.files, hub.trees)
     files.add_to(app)
     add_registry(app, directory, keep_alive=timedelta(seconds=keep_alive), feeds=rolecall.shares.feeds, uses=uses)
-    add_tasks(app, hub)
+    add_tasks(app, hub, uses)
     add_pushes(app, rolecall.push)
     add_operations(
         app,

@@ -44,6 +44,24 @@ class OpenUses:
             end()
 
 
+class TokenUse:
+    """What is open in the name of a token within the block, for whoever looks now and then whether that has `ended`."""
+
+    def __init__(self, uses: OpenUses, token: str) -> None:
+        self._uses = uses
+        self._token = token
+        self.ended = False
+
+    def __enter__(self) -> None:
+        self._uses.add(self._token, self._end)
+
+    def __exit__(self, *exc: object) -> None:
+        self._uses.remove(self._token, self._end)
+
+    def _end(self) -> None:
+        self.ended = True
+
+
 class TokenWatch:
     """Every look compares all that there is with the tokens, so nothing is missed between two looks, or while the hub was
     down.

@@ -16,6 +16,7 @@ from werkzeug.http import parse_etags, parse_range_header
 
 from hub.core.files.files import Files
 from hub.core.shares.share import SMALL
+from hub.core.token_watch import TokenUse
 from hub.inbound.api.application import problem
 from hub.inbound.api.requests import Conditions
 from rolecall.errors import HubError, RangeInvalid
@@ -79,8 +80,8 @@ def download(file: Download, conditions: Conditions, *, version: str) -> Respons
     return Response(file.content[chosen.start : chosen.stop], status=chosen.status, headers=chosen.headers)
 
 
-def download_stored(file: StoredFile, conditions: Conditions, files: Files, caller: Caller) -> Response:
-    """As it is stored, streamed. Overloaded."""
+def download_stored(file: StoredFile, conditions: Conditions, files: Files, caller: Caller, until: TokenUse) -> Response:
+    """As it is stored, streamed as long as the caller's token is valid. Overloaded."""
     with files.transfer(caller):
         pass  # refused now, and not when the head has been sent
     try:
@@ -90,22 +91,26 @@ def download_stored(file: StoredFile, conditions: Conditions, files: Files, call
     if request.method == "HEAD" or chosen.status == 304:
         response = Response(b"", status=chosen.status, headers=chosen.headers)
     else:
-        response = Response(_pieces(file, chosen, files, caller), status=chosen.status, headers=chosen.headers)
+        response = Response(_pieces(file, chosen, files, caller, until), status=chosen.status, headers=chosen.headers)
         response.timeout = None
     if chosen.status != 304:
         response.headers["Content-Length"] = str(chosen.stop - chosen.start)
     return response
 
 
-async def _pieces(file: StoredFile, chosen: Selection, files: Files, caller: Caller) -> AsyncGenerator[bytes, None]:
-    """Each small enough that it is not counted as an answer. Ends early if the file cannot be read to its end: the client sees
-    that its answer is not whole.
+async def _pieces(
+    file: StoredFile, chosen: Selection, files: Files, caller: Caller, until: TokenUse
+) -> AsyncGenerator[bytes, None]:
+    """Each small enough that it is not counted as an answer. Ends early if the token ends, or the file cannot be read to its
+    end: the client sees that its answer is not whole.
     """
     try:
-        with files.transfer(caller):
+        with files.transfer(caller), until:
             async with aclosing(files.content(file, chosen.start, chosen.stop)) as content:
                 async for piece in content:
                     for at in range(0, len(piece), _SLICE):
+                        if until.ended:
+                            return
                         yield piece[at : at + _SLICE]
     except HubError as error:
         log.warning("a download was broken off", extra={"event": "download_broken", "why": type(error).__name__})

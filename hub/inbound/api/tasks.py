@@ -11,6 +11,7 @@ from msgspec import UNSET, Raw
 from quart import Quart, Response
 
 from hub.core.hub import Hub
+from hub.core.token_watch import OpenUses, TokenUse
 from hub.inbound.api import answers
 from hub.inbound.api.answers import (
     BranchItem,
@@ -31,7 +32,7 @@ from hub.inbound.api.downloads import DOWNLOAD, download, download_stored
 from hub.inbound.api.operation import operation
 from hub.inbound.api.requests import ArtifactQuery, EraseQuery, LogQuery, Position, Segment, TaskFilter, UsageFilter
 from hub.inbound.middleware.audit import recorded
-from hub.inbound.middleware.authentication import caller, may
+from hub.inbound.middleware.authentication import caller, may, token
 from rolecall.errors import (
     ArtifactNotFound,
     ArtifactUnreadable,
@@ -54,7 +55,7 @@ _DOWNLOAD_ERRORS = (TaskNotFound, ArtifactNotFound, RangeInvalid, ArtifactUnread
 _FIRST_DAY = date(1970, 1, 1)
 
 
-def add_tasks(app: Quart, hub: Hub) -> None:
+def add_tasks(app: Quart, hub: Hub, uses: OpenUses) -> None:
     @app.get("/registry/tasks")
     @operation("The caller's tasks.")
     async def tasks(query: TaskFilter) -> Tasks:
@@ -99,7 +100,7 @@ def add_tasks(app: Quart, hub: Hub) -> None:
     async def artifact(task: Segment, number: Position, query: ArtifactQuery) -> Response:
         found, at = await hub.download(caller(), TaskId(task), number, query.part)
         if isinstance(found, StoredFile):
-            return download_stored(found, query, hub.files, caller())
+            return download_stored(found, query, hub.files, caller(), TokenUse(uses, token()))
         return download(found, query, version=f"{at}-{number}-{query.part or 0}")
 
     @app.get("/registry/tasks/<task>/decision")

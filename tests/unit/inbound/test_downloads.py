@@ -13,6 +13,7 @@ from quart import Quart, Response
 
 from hub.core.files.files import Files
 from hub.core.shares.share import HeldShare, WorkspaceShare
+from hub.core.token_watch import OpenUses, TokenUse
 from hub.inbound.api.application import create_api
 from hub.inbound.api.downloads import DOWNLOAD, disposition, download, download_stored, safe_name
 from hub.inbound.api.operation import operation
@@ -37,7 +38,7 @@ def app(files: StoredFiles) -> Quart:
     @api.get("/stored")
     @operation("A file that is stored.", answers=DOWNLOAD)
     async def stored(query: Conditions) -> Response:
-        return download_stored(STORED, query, files, OWNER)
+        return download_stored(STORED, query, files, OWNER, TokenUse(files.uses, "t"))
 
     return api
 
@@ -47,17 +48,20 @@ STORED = StoredFile(FileId("0" * 32), OWNER, "a.html", "Text/HTML; Charset=Latin
 
 
 class StoredFiles(Files):
-    """`fails_at`: its bytes are missing from there on."""
+    """`fails_at`: its bytes are missing from there on. `revoked_at`: there its reader's token ends."""
 
     def __init__(self) -> None:
         self.share = WorkspaceShare("downloads", "max_transfers", 1, 1)
-        self.fails_at = 10**9
+        self.fails_at = self.revoked_at = 10**9
+        self.uses = OpenUses()
 
     async def content(self, file: StoredFile, start: int = 0, stop: int | None = None) -> AsyncGenerator[bytes, None]:
         assert self.share.held("default") == 1
         for at in range(start, file.offset if stop is None else stop):
             if at >= self.fails_at:
                 raise FileLost
+            if at == self.revoked_at:
+                self.uses.end("t")
             yield TEXT[at : at + 1]
 
     def transfer(self, caller: Caller) -> HeldShare:
@@ -195,6 +199,16 @@ async def test_a_download_above_the_share_is_refused_before_its_head_is_sent(app
     files.share.take("default")
     status, body, _ = await ask(app, path="/stored")
     assert (status, b"max_transfers" in body.lower()) == (503, True)
+
+
+async def test_a_stored_file_is_sent_as_long_as_its_readers_token_is_valid(app: Quart, files: StoredFiles) -> None:
+    files.revoked_at = 4
+    _, body, headers = await ask(app, path="/stored")
+    assert (body, headers["content-length"]) == (TEXT[:4], "10")
+    assert (files.share.held("default"), files.uses.tokens) == (0, [])
+    files.revoked_at = 10**9
+    assert (await ask(app, path="/stored"))[1] == TEXT
+    assert not files.uses.tokens
 
 
 async def test_a_file_that_ends_too_early_is_seen_to_be_not_whole(app: Quart, files: StoredFiles) -> None:
