@@ -9,26 +9,63 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from rolecall.log import masked
+from rolecall.model.ids import is_loopback
 from rolecall.setting import DEFAULT_HUB
 from worker_sdk.errors import ConfigError
+
+
+class TokenFile:
+    """A token in a file, which is read again when the file changes. While it is empty or cannot be read, the token before
+    stays. ConfigError if it cannot be read at first.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._read_at: tuple[int, ...] = ()
+        self._token = ""
+        if not str(self):
+            raise ConfigError(f"ROLECALL_TOKEN_FILE: {path} cannot be read as UTF-8 text with a token in it.")
+
+    def __str__(self) -> str:
+        """The token as it is now."""
+        try:
+            found = self._path.stat()
+            mark = (found.st_mtime_ns, found.st_size, found.st_ino)
+            if mark != self._read_at:
+                self._token = self._path.read_text(encoding="utf-8").strip() or self._token
+                self._read_at = mark
+        except (OSError, UnicodeDecodeError):
+            pass  # it is being replaced
+        return self._token
+
+    def read(self) -> str:
+        """The same, also if the file looks unchanged."""
+        self._read_at = ()
+        return str(self)
+
+    def __repr__(self) -> str:
+        return f"TokenFile({str(self._path)!r})"
+
+
+Token: TypeAlias = str | TokenFile
 
 
 class HubAddress(NamedTuple):
     """A hub's base URL, the token that is sent to it, and a file of authorities to trust beside the system's."""
 
     url: str
-    token: str | None
+    token: Token | None
     ca_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     hub: str = DEFAULT_HUB
-    token: str | None = None
+    token: Token | None = None
     ca_file: Path | None = None
     instance: str | None = None
     advertise_url: str | None = None
@@ -54,7 +91,7 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
 
 def hub_address(
     hub: str | None = None,
-    token: str | None = None,
+    token: Token | None = None,
     ca_file: str | os.PathLike[str] | None = None,
     *,
     environment: Mapping[str, str] | None = None,
@@ -67,9 +104,12 @@ def hub_address(
 
 
 def hub_url(text: str) -> str:
-    """A hub's base URL, without a trailing slash. ConfigError if it is not one."""
+    """A hub's base URL, without a trailing slash. A host without a scheme is called by http on this machine, and by https
+    elsewhere: a token is not sent in the clear unless somebody asks for it. ConfigError if it is none.
+    """
     try:
-        parts = urlsplit(text)
+        url = text if "://" in text else _with_scheme(text)
+        parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
     except ValueError:
         valid = False
@@ -78,7 +118,21 @@ def hub_url(text: str) -> str:
         raise ConfigError(f"hub: {problem} (--hub or ROLECALL_HUB)")
     if parts.username is not None:
         raise ConfigError("hub: must not hold a user or password: use ROLECALL_TOKEN (--hub or ROLECALL_HUB)")
-    return text.rstrip("/")
+    return url.rstrip("/")
+
+
+def _with_scheme(text: str) -> str:
+    """ValueError."""
+    parts = urlsplit(f"//{text}")
+    host = parts.hostname or ""
+    if is_here(host):
+        return f"http://{text}" if parts.port is not None or parts.path else f"http://{text}:{urlsplit(DEFAULT_HUB).port}"
+    return f"https://{text}" if parts.port is not None or "." in host else text
+
+
+def is_here(host: str) -> bool:
+    """Whether it is a name or an address of this machine alone."""
+    return is_loopback(host) or host.endswith(".localhost")
 
 
 def default_instance() -> str:
@@ -87,16 +141,23 @@ def default_instance() -> str:
     return f"{host or 'worker'}:{secrets.token_hex(3)}"
 
 
-def _token(env: Mapping[str, str]) -> str | None:
+def no_proxy_entries(environment: Mapping[str, str] | None = None) -> list[str]:
+    """What is reached without a proxy."""
+    env = os.environ if environment is None else environment
+    return [entry.strip() for entry in (env.get("no_proxy") or env.get("NO_PROXY") or "").split(",")]
+
+
+def system_ca_file(environment: Mapping[str, str] | None = None) -> Path | None:
+    """The file that is to hold the authorities that this system trusts, if one is named. OpenSSL reads the same variable."""
+    path = (os.environ if environment is None else environment).get("SSL_CERT_FILE")
+    return Path(path) if path else None
+
+
+def _token(env: Mapping[str, str]) -> Token | None:
     if env.get("ROLECALL_TOKEN"):
         return env["ROLECALL_TOKEN"]
     path = env.get("ROLECALL_TOKEN_FILE")
-    if not path:
-        return None
-    try:
-        return Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"ROLECALL_TOKEN_FILE: {path} cannot be read as UTF-8 text.") from error
+    return TokenFile(path) if path else None
 
 
 def _port(text: str | None) -> int | None:

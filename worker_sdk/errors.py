@@ -64,8 +64,9 @@ class RolecallError(Exception):
 
 
 class HubUnreachable(RolecallError):
-    """No hub answered. Over TLS its reason tells why: CERTIFICATE_EXPIRED, CERTIFICATE_NOT_YET_VALID, CERTIFICATE_NAME,
-    CERTIFICATE_UNTRUSTED or CERTIFICATE_INVALID; NOT_TLS or TLS_REQUIRED if the port speaks the other; else TLS_FAILED.
+    """No hub answered. Its reason tells why: NAME_UNKNOWN, CONNECT_TIMED_OUT, NO_ROUTE, PROXY_FAILED, NOT_HTTP; over TLS
+    CERTIFICATE_EXPIRED, CERTIFICATE_NOT_YET_VALID, CERTIFICATE_NAME, CERTIFICATE_UNTRUSTED or CERTIFICATE_INVALID; NOT_TLS or
+    TLS_REQUIRED if the port speaks the other; else TLS_FAILED. HUB_UNREACHABLE: nothing listens there, or the call was cut.
     """
 
     reason = "HUB_UNREACHABLE"

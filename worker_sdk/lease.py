@@ -17,9 +17,9 @@ from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 from rolecall.model.a2a import JsonObject
-from rolecall.model.ids import is_instance, is_loopback, is_role, split_name
+from rolecall.model.ids import is_instance, is_role, split_name
 from worker_sdk.calling.http import HubLink
-from worker_sdk.config import default_instance, hub_address, read_settings
+from worker_sdk.config import Token, default_instance, hub_address, is_here, read_settings
 from worker_sdk.errors import HubUnreachable, InstanceConflict, LeaseSuperseded, LeaseUnknown, RolecallError
 from worker_sdk.files.hub_files import HubStore, read_store
 
@@ -29,6 +29,8 @@ BOOT = uuid4().hex
 """Identifies this process. The hub keeps the epoch of a name while the boot id stays the same."""
 
 _HEARTBEAT = 45.0
+_TOKEN_LOOK = 2.0
+"""Seconds between two looks at the file that the token is in."""
 _SHUTDOWN_TIMEOUT = 5.0
 _UNREACHABLE_TIMEOUT = 1.0
 """Replaces `_SHUTDOWN_TIMEOUT` for a hub that did not answer the last request."""
@@ -72,7 +74,7 @@ class Lease:
         *,
         url: str,
         hub: str | None = None,
-        token: str | None = None,
+        token: Token | None = None,
         ca_file: str | PathLike[str] | None = None,
         card: JsonObject | None = None,
         description: str = "",
@@ -279,14 +281,21 @@ class Lease:
         return random.uniform(low / 2, min(high, self._heartbeat, low * 2 ** min(failures, 20)))
 
     async def _wait(self, seconds: float) -> None:
+        """Less if the token changes: what is done with the old one ends with it, so the lease is to be renewed with the new
+        one before that.
+        """
         if seconds <= 0:
             return
-        try:
-            # Not wait_for: up to Python 3.11 it loses a cancellation that comes as the wait ends, and the lease would go on.
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            pass  # the time is over
+        loop, token = asyncio.get_running_loop(), self._link.token
+        until = loop.time() + seconds
+        while (left := until - loop.time()) > 0 and self._link.token == token:
+            try:
+                # Not wait_for: up to Python 3.11 it loses a cancellation that comes as the wait ends: the lease would go on.
+                async with asyncio.timeout(min(left, _TOKEN_LOOK)):
+                    await self._wake.wait()
+                break
+            except TimeoutError:
+                pass  # the time is over
         self._wake.clear()
 
     # --- reporting
@@ -332,7 +341,7 @@ def worker_name(role: str, instance: str | None) -> tuple[str, str]:
 def url_towards(hub: str, port: int) -> str:
     """The URL of a port of this machine for that hub: loopback for a local hub, else the address of the route to the hub."""
     host = urlsplit(hub).hostname or "127.0.0.1"
-    if is_loopback(host) or host.endswith(".localhost"):
+    if is_here(host):
         return f"http://127.0.0.1:{port}/"
     family, kind, protocol, _, address = socket.getaddrinfo(host, urlsplit(hub).port or 80, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as probe:

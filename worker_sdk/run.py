@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rolecall.model.ids import is_loopback
-from worker_sdk.config import hub_url, read_settings
+from worker_sdk.config import Token, hub_url, read_settings
 from worker_sdk.lease import url_towards
 from worker_sdk.signals import on_signals
 
@@ -33,7 +33,7 @@ def run(
     host: str,
     port: int | None,
     hub: str | None,
-    token: str | None,
+    token: Token | None,
     ca_file: str | os.PathLike[str] | None,
     url: str | None,
 ) -> None:
@@ -52,7 +52,7 @@ async def serve(
     host: str = "127.0.0.1",
     port: int | None = None,
     hub: str | None = None,
-    token: str | None = None,
+    token: Token | None = None,
     ca_file: str | os.PathLike[str] | None = None,
     url: str | None = None,
     stop: asyncio.Event | None = None,

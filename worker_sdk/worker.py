@@ -23,7 +23,7 @@ from rolecall.model.card import (
 )
 from rolecall.protocol.cards import merged
 from rolecall.protocol.dialects import own_bindings
-from worker_sdk.config import read_settings
+from worker_sdk.config import Token, read_settings
 from worker_sdk.errors import RolecallError
 from worker_sdk.files.hub_files import FILE_THRESHOLD, HubFiles
 from worker_sdk.handlers.handler import Handler
@@ -197,7 +197,7 @@ class Worker:
         url: str,
         *,
         hub: str | None = None,
-        token: str | None = None,
+        token: Token | None = None,
         ca_file: str | PathLike[str] | None = None,
     ) -> Lease:
         """A lease that offers this worker at `url`. Enter it with `async with`."""
@@ -257,7 +257,7 @@ class Worker:
         host: str = "127.0.0.1",
         port: int | None = None,
         hub: str | None = None,
-        token: str | None = None,
+        token: Token | None = None,
         ca_file: str | PathLike[str] | None = None,
         url: str | None = None,
     ) -> None:

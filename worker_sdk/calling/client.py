@@ -14,7 +14,7 @@ from worker_sdk.calling.http import HubLink
 from worker_sdk.calling.messages import FileLike, attach, role_request, with_skill
 from worker_sdk.calling.reply import AgentInfo, Reply, agent_of, read_reply
 from worker_sdk.calling.stream import HubStream
-from worker_sdk.config import hub_address
+from worker_sdk.config import Token, hub_address
 from worker_sdk.errors import AuthError, HubUnreachable, RolecallError, TaskNotFound, TimedOut
 from worker_sdk.files.hub_files import FILE_THRESHOLD, HubFiles
 
@@ -40,7 +40,7 @@ class HubClient:
     def __init__(
         self,
         url: str | None = None,
-        token: str | None = None,
+        token: Token | None = None,
         *,
         ca_file: str | PathLike[str] | None = None,
         file_threshold: int | None = FILE_THRESHOLD,

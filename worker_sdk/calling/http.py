@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import FILES_EXTENSION
 from rolecall.protocol.text.jsontext import NotJson, dump, parse
-from worker_sdk.calling.tls_errors import tls_failure, tls_required
+from worker_sdk.calling.proxies import HubProxy, proxy_towards
 from worker_sdk.calling.trust import tls_towards
+from worker_sdk.config import Token
 from worker_sdk.errors import HubUnreachable, RolecallError, StreamLost, error_for
 
 if TYPE_CHECKING:
@@ -32,18 +33,19 @@ class StreamedAnswer(NamedTuple):
 class HubLink:
     """Owns the connections to a hub. It never repeats a request by itself."""
 
-    def __init__(self, hub: str, token: str | None = None, *, ca_file: Path | None = None) -> None:
+    def __init__(self, hub: str, token: Token | None = None, *, ca_file: Path | None = None) -> None:
         self.hub = hub
         self._token = token
         self._ca_file = ca_file
         self._client: httpx.AsyncClient | None = None
+        self._proxy: HubProxy | None = None
         self._has_answered = False
         self._headers: dict[str, str] = {}
 
     def bound(self, headers: Mapping[str, str]) -> HubLink:
         """The same connections, with more headers in each request. Not to be closed."""
         bound = HubLink(self.hub, self._token, ca_file=self._ca_file)
-        bound._client, bound._headers = self.open(), dict(headers)
+        bound._client, bound._headers, bound._proxy = self.open(), dict(headers), self._proxy
         return bound
 
     async def close(self) -> None:
@@ -78,7 +80,7 @@ class HubLink:
         self._has_answered = True
         document = _document(response.content)
         if response.status_code >= 300:
-            raise _problem(response.status_code, document)
+            raise self._foreign(response.status_code, document) or _problem(response.status_code, document)
         return document
 
     async def call(self, path: str, method: str, params: JsonObject, *, timeout: float | None) -> Any:
@@ -93,7 +95,7 @@ class HubLink:
         except httpx.HTTPError as error:
             raise await self._unreachable(error) from error
         self._has_answered = True
-        return read_answer(response.status_code, response.content)
+        return self._read(response.status_code, response.content)
 
     @asynccontextmanager
     async def stream(
@@ -106,7 +108,7 @@ class HubLink:
             headers["last-event-id"] = last_event_id
         async with self._streamed("POST", path, headers, content=dump(envelope)) as response:
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                read_answer(response.status_code, await response.aread())
+                self._read(response.status_code, await response.aread())
                 raise RolecallError("The hub did not answer a streaming call with a stream. Is this address a hub?")
             yield StreamedAnswer(_chunks(response), response.headers.get("a2a-task"))
 
@@ -162,31 +164,52 @@ class HubLink:
             await response.aclose()
 
     def open(self) -> httpx.AsyncClient:
-        """The client, made at the first use. ConfigError if the file of trusted certificates is not one."""
+        """The client, made at the first use. ConfigError if the file of trusted certificates is not one, or for a proxy that
+        is not supported.
+        """
         if self._client is None:
             import httpx
 
-            headers = {"accept-encoding": "identity"}
-            if self._token:
-                headers["authorization"] = f"Bearer {self._token}"
+            from worker_sdk.calling.token_auth import TokenAuth
+
+            self._proxy = proxy_towards(self.hub)
             self._client = httpx.AsyncClient(
-                headers=headers,
+                headers={"accept-encoding": "identity"},
+                auth=TokenAuth(self._token),
                 verify=tls_towards(self.hub, self._ca_file),
+                proxy=self._proxy.url if self._proxy is not None else None,
                 trust_env=False,
                 follow_redirects=False,
                 limits=httpx.Limits(keepalive_expiry=2.0),
             )
         return self._client
 
-    async def _unreachable(self, error: Exception) -> HubUnreachable:
+    @property
+    def token(self) -> str | None:
+        """As it is now."""
+        return str(self._token) if self._token is not None else None
+
+    def _read(self, status: int, body: bytes) -> Any:
+        document = _document(body)
+        if (error := self._foreign(status, document)) is not None:
+            raise error
+        return read_answer(status, document)
+
+    def _foreign(self, status: int, document: Any) -> RolecallError | None:
+        """For an answer of the proxy in place of the hub's."""
+        if self._proxy is None or isinstance(document, dict) or status not in _FROM_PROXIES:
+            return None
+        text = f"The proxy {self._proxy.name} does not reach {self.hub}: it answers HTTP {status}."
+        return HubUnreachable(text, reason="PROXY_FAILED", hint=self._proxy.hint)
+
+    async def _unreachable(self, error: httpx.HTTPError) -> HubUnreachable:
         import httpx
 
-        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-            refused = await tls_failure(error, self.hub, self._ca_file)
-            return refused or HubUnreachable(f"No hub answers at {self.hub}.")
-        if self.hub.startswith("http:") and not self._has_answered and (refused := await tls_required(self.hub)):
-            return refused
-        return HubUnreachable(f"The hub at {self.hub} cut the call ({type(error).__name__}). The call may have run.")
+        from worker_sdk.calling.causes import connection_failure, cut
+
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
+            return await connection_failure(error, self.hub, ca_file=self._ca_file, proxy=self._proxy, timeout=CONNECT_TIMEOUT)
+        return await cut(error, self.hub, has_answered=self._has_answered)
 
 
 _JSON_HEADERS = {"content-type": "application/json", "accept": "application/json"}
@@ -197,11 +220,11 @@ _REFUSED = {
     403: "The request is not allowed (HTTP 403), and not by a hub: does a proxy refuse it?",
 }
 """Said of an answer that is not the hub's own."""
+_FROM_PROXIES = frozenset((407, 502, 503, 504))
 
 
-def read_answer(status: int, body: bytes) -> Any:
+def read_answer(status: int, document: Any) -> Any:
     """The result of a JSON-RPC answer, whatever its HTTP status. Raises the error that it contains."""
-    document = _document(body)
     if isinstance(document, dict) and isinstance(document.get("error"), dict):
         raise rpc_error(document["error"], status)
     if status >= 300:

@@ -16,7 +16,7 @@ from rolecall.protocol.text.jsontext import NotJson, parse
 from worker_sdk.calling.http import HubLink, StreamedAnswer, rpc_error
 from worker_sdk.calling.messages import attach
 from worker_sdk.calling.reply import Reply, StreamEvent, event_of, repeats, with_files
-from worker_sdk.errors import HubBusy, HubUnreachable, RolecallError, StreamLost, TaskNotFound
+from worker_sdk.errors import AuthError, HubBusy, HubUnreachable, RolecallError, StreamLost, TaskNotFound
 from worker_sdk.files.parts import Files, fetch
 
 _LARGEST_EVENT = 64 * 1024 * 1024
@@ -60,6 +60,8 @@ class HubStream:
         self._accepted = "id" in params
         """The hub has the call, so it can be followed."""
         self._begun = self._resting = self._ended = False
+        self._token: str | None = None
+        """With which it was opened."""
         self._lost_since: float | None = None
         self._pause = backoff[0]
         self._open: AbstractAsyncContextManager[StreamedAnswer] | None = None
@@ -131,6 +133,10 @@ class HubStream:
                 if not self._begun and isinstance(error, HubBusy) and not self._comes_back(error):
                     raise
                 await self._resume(error)
+            except AuthError as error:
+                if not self._accepted or self._link.token in (None, self._token):
+                    raise
+                await self._resume(error)  # the token was replaced while the stream was open
             except TaskNotFound as error:
                 if self._begun or not resumed:
                     raise
@@ -213,6 +219,7 @@ class HubStream:
         return self._repeats and (not isinstance(error, HubBusy) or error.reason == "HUB_DRAINING")
 
     async def _connect(self, method: str, params: JsonObject) -> None:
+        self._token = self._link.token
         opened = self._link.stream(self._path, method, params, last_event_id=self.cursor)
         self._chunks, task = await opened.__aenter__()
         self._open = opened

@@ -56,9 +56,9 @@ def own_command(*words: str) -> tuple[str, ...]:
 def access_to(address: HubAddress, token_file: Path | None = None) -> dict[str, str]:
     """The variables by which workers reach that hub. A token from a file stays in the file, which may change."""
     token = {"ROLECALL_TOKEN_FILE": str(token_file.absolute())} if token_file is not None else {"ROLECALL_TOKEN": address.token}
-    found = {"ROLECALL_HUB": address.url, **token}
+    found: dict[str, object] = {"ROLECALL_HUB": address.url, **token}
     found |= {"ROLECALL_CA_FILE": str(address.ca_file.absolute())} if address.ca_file is not None else {}
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: str(value) for name, value in found.items() if value is not None}
 
 
 def worker_environment(access: Mapping[str, str], instance: str, env: Mapping[str, str]) -> dict[str, str]:

@@ -55,5 +55,6 @@ async def _checks(role: str | None, file: Path | None, hub: str | None, token: s
         yield failed("connection", str(error), "see --hub and --token", 2)
         return
     async with open_hub(address) as api:
-        async for check in checks.of_hub(api, address.token, role):
+        token = str(address.token) if address.token is not None else None
+        async for check in checks.of_hub(api, token, role):
             yield check

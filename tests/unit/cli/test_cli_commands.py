@@ -16,8 +16,9 @@ import pytest
 
 from hub.settings.model import SPECS
 from rolecall.cli import output, run
+from tests.helpers.certificates import new_authority
 from tests.helpers.processes import ROOT
-from tests.unit.cli.scripted_hub import Response, ScriptedHub, task
+from tests.unit.cli.scripted_hub import Response, ScriptedHub, scripted_hub, task
 
 
 def _agent(role: str, instance: str, **more: Any) -> dict[str, Any]:
@@ -212,6 +213,21 @@ def test_ping_reports_a_healthy_an_unhealthy_and_an_absent_hub(hub: ScriptedHub,
     assert "store" in capsys.readouterr().err
     assert run(["--hub", "http://127.0.0.1:9", "ping"]) == 3
     assert run(["--hub", "nonsense", "ping"]) == 2
+    assert run(["--hub", hub.url.removeprefix("http://"), "ping"]) == 3  # degraded
+    assert "not healthy" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "ROLECALL_CA_FILE"])
+def test_a_command_trusts_the_file_that_either_variable_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    authority = new_authority(tmp_path)
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    with scripted_hub(tls=authority.certificate().server_context()) as hub:
+        hub.on("GET /health", Response({"status": "ok"}))
+        assert run(["ping", "--hub", hub.url]) == 3
+        monkeypatch.setenv(variable, str(authority.file))
+        assert run(["ping", "--hub", hub.url]) == 0
 
 
 def test_options_before_the_command_count_for_it(hub: ScriptedHub, monkeypatch: pytest.MonkeyPatch) -> None:

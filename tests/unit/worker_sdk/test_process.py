@@ -152,10 +152,10 @@ def test_the_environment_may_use_either_family_of_names(tmp_path: Path) -> None:
     }
     settings = read_settings(env)
     assert (settings.hub, settings.agent_name, settings.advertise_url) == ("http://old", "n", "http://me")
-    assert (settings.port, settings.token) == (9, "secret")
+    assert (settings.port, str(settings.token)) == (9, "secret")
     assert read_settings({**env, "ROLECALL_HUB": "http://new"}).hub == "http://new"
     assert read_settings({}).hub == "http://127.0.0.1:8420"
-    for wrong in ({"ROLECALL_HUB": "localhost"}, {"PORT": "http"}, {"ROLECALL_TOKEN_FILE": str(tmp_path / "none")}):
+    for wrong in ({"ROLECALL_HUB": "nonsense"}, {"PORT": "http"}, {"ROLECALL_TOKEN_FILE": str(tmp_path / "none")}):
         with pytest.raises(ConfigError):
             read_settings(wrong)
 
@@ -169,17 +169,36 @@ def test_a_hub_address_takes_arguments_then_environment_then_default() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["localhost:8420", "ftp://a", "http://", "http://a?b", "http://a b", "http://a:x", "http://[::1"]
+    "url", ["nonsense", "a b:1", "a:x", "ftp://a", "http://", "http://a?b", "http://a b", "http://a:x", "http://[::1"]
 )
 def test_a_hub_address_that_is_no_url_is_refused_with_its_setting(url: str) -> None:
     with pytest.raises(ConfigError, match=r"^hub: must be an http or https URL .* \(--hub or ROLECALL_HUB\)$"):
         hub_address(url, environment={})
 
 
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("127.0.0.1:8420", "http://127.0.0.1:8420"),
+        ("127.0.0.1:9/hub/", "http://127.0.0.1:9/hub"),
+        ("localhost", "http://localhost:8420"),
+        ("hub.localhost", "http://hub.localhost:8420"),
+        ("[::1]:9", "http://[::1]:9"),
+        ("hub:8420", "https://hub:8420"),
+        ("10.0.0.5:8420", "https://10.0.0.5:8420"),
+        ("agents.example.com", "https://agents.example.com"),
+    ],
+)
+def test_a_hub_address_needs_no_scheme(given: str, url: str) -> None:
+    assert hub_address(given, environment={}).url == url
+    assert hub_address(environment={"ROLECALL_HUB": given}).url == url
+
+
 def test_a_hub_address_that_holds_a_password_is_refused_and_not_shown() -> None:
-    with pytest.raises(ConfigError, match="use ROLECALL_TOKEN") as caught:
-        hub_address("http://me:secret@a", environment={})
-    assert "secret" not in str(caught.value)
+    for url in ("http://me:secret@a", "me:secret@a:9"):
+        with pytest.raises(ConfigError, match="use ROLECALL_TOKEN") as caught:
+            hub_address(url, environment={})
+        assert "secret" not in str(caught.value)
 
 
 def test_importing_the_package_loads_neither_an_http_client_nor_a_server(tmp_path: Path) -> None:

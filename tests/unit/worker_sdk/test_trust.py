@@ -113,11 +113,41 @@ async def test_the_file_adds_to_the_authorities_of_the_system(
 async def test_where_the_system_has_no_authorities_those_of_httpx_are_used(
     authority: Authority, monkeypatch: pytest.MonkeyPatch, made: list[tuple[object, dict[str, object]]], tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "absent"))
-    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "absent"))
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    paths = ssl.get_default_verify_paths()
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: paths._replace(cafile=None, capath=None))
     async with serving(authority.certificate()) as server, HubClient(server.url, ca_file=authority.file) as hub:
         assert await hub.health() == {"status": "ok"}
     assert "certifi" in str(made)
+
+
+@pytest.mark.parametrize(("content", "problem"), [(None, "cannot be read"), ("nonsense", "holds no certificate in PEM")])
+async def test_a_file_of_the_systems_authorities_that_is_none_is_an_error_and_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str | None, problem: str
+) -> None:
+    named = tmp_path / "authorities.pem"
+    if content is not None:
+        named.write_text(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(named))
+    with pytest.raises(ConfigError, match=f"^SSL_CERT_FILE: .*{problem}"):
+        async with HubClient("https://127.0.0.1:1") as hub:
+            await hub.health()
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "ROLECALL_CA_FILE"])
+async def test_client_and_worker_trust_the_file_that_either_variable_names(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.setenv(variable, str(authority.file))
+    async with serving(authority.certificate()) as server, HubClient(server.url) as hub:
+        assert await hub.health() == {"status": "ok"}
+    registry = Registry()
+    async with (
+        RawServer(registry, tls=authority.certificate().server_context()) as server,
+        Lease("echo:a", url="http://127.0.0.1:1/", hub=server.url) as lease,
+    ):
+        await asyncio.wait_for(lease.ready(), 5)
 
 
 async def test_a_certificate_that_signed_itself_is_trusted_by_its_own_file(tmp_path: Path) -> None:
@@ -264,7 +294,10 @@ async def test_an_absent_hub_is_unreachable_as_in_plain_http(authority: Authorit
     async with serving(authority.certificate()) as gone:
         pass
     error = await failure(gone.url, authority.file)
-    assert (error.reason, str(error)) == ("HUB_UNREACHABLE", f"No hub answers at {gone.url.rstrip('/')}.")
+    assert (error.reason, str(error)) == (
+        "HUB_UNREACHABLE",
+        f"No hub answers at {gone.url.rstrip('/')}: nothing listens there (connection refused).",
+    )
 
 
 async def test_a_worker_that_cannot_trust_its_hub_reports_what_to_do(authority: Authority) -> None:
