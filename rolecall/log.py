@@ -61,6 +61,12 @@ def setup(level: str = "info", format: str = "auto", stream: IO[str] | None = No
         library.propagate = True
 
 
+def setup_unless_done(level: str = "info", format: str = "auto") -> None:
+    """The same for a worker, whose module may have set up its own log: then that stays."""
+    if not logging.getLogger().handlers:
+        setup(level, format)
+
+
 def set_up_audit(name: str, path: Path | None) -> None:
     """The audit trail: an append-only file, one JSON object per line. None: no trail."""
     audit = logging.getLogger(name)

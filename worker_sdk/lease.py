@@ -20,7 +20,15 @@ from rolecall.model.a2a import JsonObject
 from rolecall.model.ids import is_instance, is_role, split_name
 from worker_sdk.calling.http import HubLink
 from worker_sdk.config import Token, default_instance, hub_address, is_here, read_settings
-from worker_sdk.errors import HubUnreachable, InstanceConflict, LeaseSuperseded, LeaseUnknown, RolecallError
+from worker_sdk.errors import (
+    AuthError,
+    Forbidden,
+    HubUnreachable,
+    InstanceConflict,
+    LeaseSuperseded,
+    LeaseUnknown,
+    RolecallError,
+)
 from worker_sdk.files.hub_files import HubStore, read_store
 
 log = logging.getLogger("worker_sdk")
@@ -28,7 +36,9 @@ log = logging.getLogger("worker_sdk")
 BOOT = uuid4().hex
 """Identifies this process. The hub keeps the epoch of a name while the boot id stays the same."""
 
-_HEARTBEAT = 45.0
+_HEARTBEAT, _TTL = 45.0, 120.0
+"""Seconds, until the hub has said others."""
+REFUSALS = (InstanceConflict, AuthError, Forbidden)
 _TOKEN_LOOK = 2.0
 """Seconds between two looks at the file that the token is in."""
 _SHUTDOWN_TIMEOUT = 5.0
@@ -61,7 +71,7 @@ class Lease:
     """`async with Lease("planner", url=…) as lease:` enrols and renews in the background until the block ends.
 
     The states: enrolling until the hub has accepted; ready; lost while the hub cannot be reached or the probe fails, and
-    permanently when another process has taken the name (then `superseded` is set and `taken_over()` returns); draining;
+    permanently when it is given up (then `refusal` is set and `given_up()` returns); draining;
     gone after withdrawal. `authorization`: the header that the hub calls the worker with. `idempotent`: a call
     may be made again, although it may have run.
     `ca_file`: as in HubClient. `on_change` gets each new state with the reason, once per change.
@@ -94,6 +104,7 @@ class Lease:
         self.url = url
         self.state = LeaseState.ENROLLING
         self.superseded = False
+        self.refusal: RolecallError | None = None
         self.epoch: int | None = None
         self.store: HubStore | None = None
         """The hub's files; None: it stores none."""
@@ -114,13 +125,15 @@ class Lease:
         self._link = HubLink(address.url, address.token, ca_file=address.ca_file)
         self._reason = ""
         self._heartbeat = _HEARTBEAT
+        self._ttl = ttl or _TTL
+        self._refused_since: float | None = None
         self._draining = False
         self._drain_failures = 0
         self._hub_silent = False
         self._drain_done = asyncio.Event()
         """Set when the hub has confirmed that it drains this worker, or cannot be reached."""
         self._wake = asyncio.Event()
-        self._taken_over = asyncio.Event()
+        self._given_up = asyncio.Event()
         self._enrolled = asyncio.Event()
         self._job: asyncio.Task[None] | None = None
 
@@ -163,9 +176,11 @@ class Lease:
         """Wait until the hub has accepted the worker for the first time."""
         await self._enrolled.wait()
 
-    async def taken_over(self) -> None:
-        """Wait until another process takes the name, which normally never happens."""
-        await self._taken_over.wait()
+    async def given_up(self) -> None:
+        """Wait until the lease is given up, which normally never happens: another process has taken the name, or the hub has
+        refused the name or the token for longer than a lease lasts. `refusal` is then the reason.
+        """
+        await self._given_up.wait()
 
     async def drain(self, timeout: float = _SHUTDOWN_TIMEOUT) -> None:
         """Ask the hub to send no new calls. Returns when it has confirmed, when it cannot be reached, or after `timeout`
@@ -193,16 +208,19 @@ class Lease:
             try:
                 pause = await self._enrol_or_beat()
                 failures = forgotten = 0
+                self._refused_since = None
             except LeaseUnknown:
                 # The hub restarted without this lease, or the lease expired: enrol again at once.
                 self.epoch, pause, forgotten = None, self._backoff_delay(forgotten) if forgotten else 0.0, forgotten + 1
                 self._change(LeaseState.ENROLLING, "the hub no longer has this lease")
-            except LeaseSuperseded:
+            except LeaseSuperseded as error:
                 self.superseded = True
-                self._change(LeaseState.LOST, "another process has taken over this name")
-                self._taken_over.set()
+                self._give_up(error, "another process has taken over this name")
                 return
             except RolecallError as error:
+                if self._is_refused_for_good(error):
+                    self._give_up(error, f"{error} It was refused for longer than a lease lasts.")
+                    return
                 slow = not isinstance(error, HubUnreachable)
                 pause = self._backoff[1] * random.uniform(0.5, 1) if slow else self._backoff_delay(failures)
                 failures += 1
@@ -210,6 +228,20 @@ class Lease:
                 if self._draining and not self._drain_done.is_set():
                     pause = self._drain_failed(pause)
             await self._wait(pause)
+
+    def _is_refused_for_good(self, error: RolecallError) -> bool:
+        """Whether the name or the token has been refused, by a hub that answers, for longer than a lease lasts."""
+        now = asyncio.get_running_loop().time()
+        if not isinstance(error, REFUSALS):
+            self._refused_since = None
+        elif self._refused_since is None:
+            self._refused_since = now
+        return self._refused_since is not None and now - self._refused_since > self._ttl
+
+    def _give_up(self, error: RolecallError, why: str) -> None:
+        self.refusal = error
+        self._change(LeaseState.LOST, why, problem=True)
+        self._given_up.set()
 
     async def _enrol_or_beat(self) -> float:
         """Enrol or send a heartbeat, whichever is due. Returns the seconds to wait before the next."""
@@ -242,6 +274,9 @@ class Lease:
         if isinstance(heartbeat, int | float) and heartbeat > 0:
             self._heartbeat = float(heartbeat)
         self.store = read_store(answer.get("files"))
+        ttl = answer.get("ttl_seconds")
+        if isinstance(ttl, int | float) and ttl > 0:
+            self._ttl = float(ttl)
 
     def _drain_failed(self, pause: float) -> float:
         """Give up after two failures. The first one may come from a kept-alive connection that had died, so retry at once."""
@@ -302,7 +337,8 @@ class Lease:
 
     def _report_failure(self, error: RolecallError) -> None:
         if isinstance(error, InstanceConflict):
-            error = InstanceConflict(f"{error} This process keeps trying.", reason=error.reason)
+            again = f"This process tries again for {self._ttl:g} s."
+            error = InstanceConflict(f"{error} {again}", reason=error.reason)
         state = LeaseState.ENROLLING if self.epoch is None else LeaseState.LOST
         # A hint that was made for this failure is what its reader needs; those of a class go without saying.
         hint = f" {error.hint}" if error.hint != type(error).hint else ""
@@ -316,7 +352,7 @@ class Lease:
         self.state, self._reason = state, reason
         if not reported:
             return
-        level = logging.ERROR if self.superseded else logging.WARNING if problem else logging.INFO
+        level = logging.ERROR if self.refusal is not None else logging.WARNING if problem else logging.INFO
         log.log(level, "%s %s %s%s", self.name, _STATE_TEXT[state], self.hub, f": {reason}" if reason else "")
         if self._on_change is not None:
             self._on_change(state, reason)

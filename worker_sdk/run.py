@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from rolecall.log import setup_unless_done
 from rolecall.model.ids import is_loopback
 from worker_sdk.config import Token, hub_url, read_settings
+from worker_sdk.errors import AuthError, Forbidden
 from worker_sdk.lease import url_towards
 from worker_sdk.signals import on_signals
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("worker_sdk")
 
-TAKEN_OVER = 3
+TAKEN_OVER, NOT_ALLOWED = 3, 4
 INTERRUPTED = 130
 _GRACE = 3.0
 """Seconds that open streams get to send their last event after all tasks have ended."""
@@ -37,10 +39,12 @@ def run(
     ca_file: str | os.PathLike[str] | None,
     url: str | None,
 ) -> None:
-    """Run until a signal comes. SystemExit(3) if another process took over the name."""
-    if not logging.getLogger().handlers:
-        logging.basicConfig(level=logging.INFO, format="%(message)s")
-        logging.getLogger("httpx").setLevel(logging.WARNING)
+    """Run until a signal comes. SystemExit(3) if another process has the name, 4 if the token is refused."""
+    try:
+        worker.tasks  # noqa: B018  a worker without a handler ends here, with one line
+    except TypeError as error:
+        raise SystemExit(str(error)) from None
+    setup_unless_done(os.environ.get("ROLECALL_LOG_LEVEL") or "info", os.environ.get("ROLECALL_LOG_FORMAT") or "auto")
     code = asyncio.run(serve(worker, host=host, port=port, hub=hub, token=token, ca_file=ca_file, url=url))
     if code:
         raise SystemExit(code)
@@ -93,22 +97,29 @@ async def _end(server: asyncio.Task[None]) -> None:
 async def _until_stopped(worker: Worker, lease: Lease, stopping: asyncio.Event, server: asyncio.Task[None]) -> int:
     waits = [
         asyncio.create_task(stopping.wait(), name="stop"),
-        asyncio.create_task(lease.taken_over(), name="taken over"),
+        asyncio.create_task(lease.given_up(), name="given up"),
     ]
     try:
         await asyncio.wait([*waits, server], return_when=asyncio.FIRST_COMPLETED)
     finally:
         for wait in waits:
             wait.cancel()
-    if lease.superseded:
-        log.error("%s: another process has this name now; this process ends", worker.name)
+    if lease.refusal is not None:
+        log.error("%s ends: %s", worker.name, lease.refusal)
     await _drain(worker, lease)
-    return TAKEN_OVER if lease.superseded else 0
+    return exit_code(lease)
+
+
+def exit_code(lease: Lease) -> int:
+    """3: another process has the name; 4: the token is not accepted, or may not do this."""
+    if lease.refusal is None:
+        return 0
+    return NOT_ALLOWED if isinstance(lease.refusal, AuthError | Forbidden) else TAKEN_OVER
 
 
 async def _drain(worker: Worker, lease: Lease) -> None:
     tasks = worker.tasks
-    if not lease.superseded:
+    if lease.refusal is None:
         await lease.drain()
     tasks.draining = True
     if tasks.slots.busy:

@@ -48,6 +48,7 @@ _COMMANDS = {
     "doctor": _Entry("doctor.command", "Check everything between here and an answer; print what to do."),
     "ping": _Entry("ping", "Check the hub's health."),
     "config": _Entry("server.config", "Show or validate the hub's settings."),
+    "completion": _Entry("completion", "Make a shell complete commands and live roles."),
     "version": _Entry("version", "Print the versions of Rolecall and what it runs on."),
 }
 """The module of each command and its line in the help, in the order of the help. Those in `server` need the hub's packages."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rolecall.cli.completion import complete_worker
 from rolecall.cli.connect import problem, reaches_hub
 from rolecall.cli.output import print_facts, print_json, print_notice, print_table
 from rolecall.model.worker import Health
@@ -56,7 +57,7 @@ async def list_agents(hub: HubClient, /, label: str | None, search: str | None, 
 
 
 @agents.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_worker)
 @click.option("--json", "as_json", is_flag=True)
 @reaches_hub
 async def show_agent(hub: HubClient, name: str, as_json: bool) -> None:
@@ -87,7 +88,7 @@ async def show_agent(hub: HubClient, name: str, as_json: bool) -> None:
 
 
 @agents.command("drain")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_worker)
 @click.option("--reason", metavar="TEXT", help="Shown with the worker.")
 @reaches_hub
 async def drain_agent(hub: HubClient, name: str, reason: str | None) -> None:
@@ -98,7 +99,7 @@ async def drain_agent(hub: HubClient, name: str, reason: str | None) -> None:
 
 
 @agents.command("rm")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_worker)
 @reaches_hub
 async def remove_agent(hub: HubClient, name: str) -> None:
     """End the lease of worker NAME. A worker that still runs enrols again with its next heartbeat: drain it instead."""

@@ -16,6 +16,7 @@ from rolecall.protocol.cards import CARD_PATHS, card_urls
 from worker_sdk import Lease
 from worker_sdk.calling.tls_errors import tls_failure
 from worker_sdk.calling.trust import tls_towards
+from worker_sdk.run import exit_code
 from worker_sdk.signals import on_signals
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from worker_sdk.config import HubAddress
 
-TAKEN_OVER = 3
 _LARGEST_CARD = 1024 * 1024
 _PAUSE = 0.5
 
@@ -47,7 +47,7 @@ class AnnounceOptions:
 
 
 async def hold(options: AnnounceOptions, address: HubAddress) -> int:
-    """Enrol, and keep the lease until a signal (0) or until another process takes the name (3)."""
+    """Enrol, and keep the lease until a signal (0) or until it is given up (3, 4)."""
     import httpx
 
     stop = asyncio.Event()
@@ -70,8 +70,8 @@ async def hold(options: AnnounceOptions, address: HubAddress) -> int:
             probe=lambda: _is_alive(client, card_url),
         )
         async with lease:
-            await _first(stop.wait(), lease.taken_over())
-    return TAKEN_OVER if lease.superseded else 0
+            await _first(stop.wait(), lease.given_up())
+    return exit_code(lease)
 
 
 async def _first(*waits: Any) -> None:

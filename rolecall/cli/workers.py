@@ -63,8 +63,8 @@ def run_worker(
     MODULE:WORKER names a module, in this folder or installed, and the Worker in it, as in shouter:worker.
     """
     address = chosen_address(hub, token)
-    _set_up_logs("warning" if quiet else "info", log_format)
     found = _load(target)
+    _set_up_logs("warning" if quiet else "info", log_format)
     if check:
         _check(found, target)
         return
@@ -156,6 +156,7 @@ def announce(
 
 
 def _set_up_logs(level: str, format: str) -> None:
+    """As a worker that is run as a script does: what its module has set up stays."""
     from rolecall import log
 
-    log.setup(level, format)
+    log.setup_unless_done(level, format)

@@ -85,10 +85,12 @@ class Execution:
         link: LinkWithin | None = None,
         files: FilesWithin | None = None,
         remaining: float | None = None,
+        worker: str = "",
     ) -> None:
         """`hub_task`: the hub's id of the task; `link`: the way to call through the hub; `files`: to its files; `remaining`:
-        seconds for this turn.
+        seconds for this turn; `worker`: whose log has its failure.
         """
+        self._worker = worker
         self.log = task_log
         self._handler = handler
         self._slots = slots
@@ -319,7 +321,8 @@ class Execution:
             error_id,
             exc_info=error or asyncio.CancelledError("raised by the handler itself"),
         )
-        return TaskState.FAILED, f"Agent failed (error id {error_id})"
+        where = f": the log of {self._worker} says why" if self._worker else ""
+        return TaskState.FAILED, f"Agent failed (error id {error_id}){where}"
 
     def _release_slot(self) -> None:
         if self._holds_slot:

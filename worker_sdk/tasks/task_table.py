@@ -177,6 +177,7 @@ class Tasks:
             link=self._link,
             files=self._files,
             remaining=remaining,
+            worker=self._name,
         )
         self.slots.take()
         self._by_id[log.task_id] = execution

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow, text_of
+from rolecall.cli.completion import complete_role
 from rolecall.cli.connect import chosen_address, hub_options, with_hub
 from rolecall.cli.output import CommandError, checked_role, paint, print_error, print_notice, print_table, strip_control
 from rolecall.cli.talk.files import file_at
@@ -33,7 +34,7 @@ Ctrl-C       cancel the answer that is being given"""
 
 
 @click.command()
-@click.argument("role")
+@click.argument("role", shell_complete=complete_role)
 @click.option("--context-id", metavar="ID", help="Take up an earlier conversation.")
 @click.option("--instance", metavar="NAME", help="Only this instance of the role; role:instance means the same.")
 @hub_options

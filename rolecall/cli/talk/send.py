@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow
+from rolecall.cli.completion import complete_role
 from rolecall.cli.connect import chosen_address, hub_options, problem, with_hub
 from rolecall.cli.output import checked_role, print_json, print_notice
 from rolecall.cli.talk.files import file_at, file_of
@@ -33,7 +34,7 @@ class _Json(click.ParamType[Any]):
 
 
 @click.command()
-@click.argument("role")
+@click.argument("role", shell_complete=complete_role)
 @click.argument("text", required=False)
 @click.option("--file", "paths", type=Path, multiple=True, metavar="PATH", help="Send this file too. Can be repeated.")
 @click.option("--data", type=_Json(), metavar="JSON", help="Send this as a data part.")

@@ -10,9 +10,11 @@ import pytest
 
 from tests.helpers.raw_server import RawServer
 from tests.unit.worker_sdk.registry import Registry, listening, refusal
-from worker_sdk import Lease, LeaseState, Worker
+from worker_sdk import AuthError, Forbidden, Lease, LeaseState, RolecallError, Worker
+from worker_sdk.errors import InstanceConflict
 from worker_sdk.files.hub_files import HubStore
 from worker_sdk.lease import url_towards, worker_name
+from worker_sdk.run import exit_code
 
 pytestmark = pytest.mark.virtual_time
 
@@ -75,7 +77,7 @@ async def test_a_superseded_lease_is_lost_and_sends_no_more_requests(caplog: pyt
     async with listening(registry) as server, lease_at(server, changes) as lease:
         await registry.until(lambda requests: registry.count("POST") == 1)
         registry.plan.append(refusal(409, "LEASE_SUPERSEDED"))
-        await asyncio.wait_for(lease.taken_over(), 5)
+        await asyncio.wait_for(lease.given_up(), 5)
         assert (lease.superseded, lease.state) == (True, LeaseState.LOST)
         requests = len(registry.requests)
         await asyncio.sleep(0.06)
@@ -392,3 +394,35 @@ def test_the_instance_comes_from_argument_name_or_environment(monkeypatch: pytes
 def test_an_invalid_name_is_refused(role: str, instance: str | None, why: str) -> None:
     with pytest.raises(ValueError, match=f"cannot be an? {why}"):
         worker_name(role, instance)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "kind", "code"),
+    [
+        (409, "CONFLICT", InstanceConflict, 3),
+        (401, "UNAUTHENTICATED", AuthError, 4),
+        (403, "FORBIDDEN", Forbidden, 4),
+    ],
+)
+async def test_a_worker_that_is_refused_for_longer_than_a_lease_lasts_says_why_and_gives_up(
+    caplog: pytest.LogCaptureFixture, status: int, reason: str, kind: type[RolecallError], code: int
+) -> None:
+    registry = Registry()
+    registry.plan.extend([refusal(status, reason)] * 1000)
+    clock = asyncio.get_running_loop().time
+    async with listening(registry) as server, Lease("echo:a", url="http://w:1", hub=server.url, ttl=30) as lease:
+        began = clock()
+        await lease.given_up()
+        assert 30 < clock() - began < 50
+        assert (type(lease.refusal), lease.state, exit_code(lease)) == (kind, LeaseState.LOST, code)
+    assert "refused for longer than a lease lasts" in caplog.text
+
+
+async def test_a_refusal_that_ends_or_a_hub_that_goes_away_begins_the_time_anew() -> None:
+    registry = Registry()
+    refused = [refusal(403, "FORBIDDEN")] * 3
+    granted = (200, {"epoch": 1, "lease": "s", "ttl_seconds": 1, "heartbeat_seconds": 0.1})
+    registry.plan.extend([*refused, granted, *refused, granted, *refused, (503, {"reason": "OVERLOADED"}), *refused, granted])
+    async with listening(registry) as server, lease_at(server, ttl=1, backoff=(0.1, 0.4)) as lease:
+        await registry.until(lambda requests: len(requests) >= 15)
+        assert lease.refusal is None

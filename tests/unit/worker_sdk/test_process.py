@@ -107,7 +107,7 @@ async def test_a_worker_whose_name_was_taken_exits_with_3(tmp_path: Path, hub: H
             taken = await http.put("/registry/agents/sleeper/taken", json={"url": url, "boot": "another"})
         assert taken.json()["epoch"] == 2
         assert worker.wait(10) == 3
-    assert "another process has this name now" in worker.output
+    assert "ends: Another process now holds that name" in worker.output
     assert is_live(hub.url, "sleeper:taken")
 
 

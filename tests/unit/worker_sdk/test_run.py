@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
 
+from tests.helpers.processes import Process, environment
 from tests.unit.worker_sdk.registry import Registry, listening
 from worker_sdk import Worker
 from worker_sdk.__main__ import main
@@ -83,3 +88,34 @@ def test_the_module_runs_an_echo_under_the_name_that_it_gets(
     monkeypatch.setattr(Worker, "run", lambda self, **options: started.append(self.role))
     result = CliRunner().invoke(main, argv)
     assert (result.exit_code, started) == (0, [name]), result.output
+
+
+NO_HANDLER = "from worker_sdk import Worker\nworker = Worker('empty')\nworker.run()\n"
+OWN_LOG = "import logging\nlogging.basicConfig(format='OWN %(message)s', level=logging.INFO)\n"
+
+
+@pytest.mark.parametrize("command", [("-m", "rolecall.cli", "worker", "run", "empty:worker"), ("empty.py",)])
+def test_a_worker_without_a_handler_ends_with_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "empty.py").write_text(NO_HANDLER)
+    done = subprocess.run(
+        [sys.executable, *command], env=environment({}), cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 1
+    assert "empty has no handler" in done.stderr and "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("script", [False, True])
+def test_logs_follow_one_rule_whoever_runs_the_worker(tmp_path: Path, own: bool, script: bool) -> None:
+    handler = "@worker.on_message\nasync def repeat(text: str) -> str:\n    return text\n"
+    (tmp_path / "logs.py").write_text(
+        (OWN_LOG if own else "") + f"from worker_sdk import Worker\nworker = Worker('logs')\n{handler}worker.run()\n"
+    )
+    command = ("logs.py",) if script else ("-m", "rolecall.cli", "worker", "run", "logs:worker")
+    log, env = tmp_path / "log", {"ROLECALL_HUB": "http://127.0.0.1:9"}
+    with Process((sys.executable, *command), log=log, env=env, cwd=tmp_path) as worker:
+        worker.wait_until(lambda: " serves at " in worker.output)
+        first = worker.output.splitlines()[0]
+        assert first.startswith("OWN logs:") if own else json.loads(first)["logger"] == "worker_sdk"
+        worker.stop(10)

@@ -196,7 +196,9 @@ async def test_reject_and_user_error_keep_their_text_and_other_exceptions_get_an
     assert failed.text.startswith("Agent failed (error id ")
     assert "secret" not in str(failed.raw)
     record = next(record for record in caplog.records if record.levelno == logging.ERROR)
-    assert failed.text.removeprefix("Agent failed ") in record.getMessage()
+    error_id, _, where = failed.text.removeprefix("Agent failed ").partition(": ")
+    assert error_id in record.getMessage()
+    assert where.startswith("the log of w:") and where.endswith(" says why")
     assert record.exc_info and "secret" in str(record.exc_info[1])
     with pytest.raises(TaskRejected, match="not mine"):
         rejected.raise_for_state()

@@ -1,0 +1,63 @@
+"""`rolecall completion`: what makes a shell complete commands, options, and the roles that are live."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+_WITHIN = 0.3
+"""Seconds that a hub has to list its workers. A completion that comes late is in the way."""
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes SHELL complete this command: put `eval "$(rolecall completion bash)"` into ~/.bashrc, the same with zsh
+    into ~/.zshrc, or `rolecall completion fish | source` into ~/.config/fish/config.fish.
+
+    Roles and instances are completed from the hub, if it answers within 0.3 s.
+    """
+    from rolecall.cli import rolecall
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(rolecall, {}, "rolecall", "_ROLECALL_COMPLETE").source())
+
+
+def complete_role(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Roles; behind a colon, the instances of one. Nothing if the hub cannot be asked, for whatever reason."""
+    try:
+        names = _live_names(context)
+    except Exception:  # noqa: BLE001  a shell is waiting: silence is better than any report
+        return []
+    roles = {name.partition(":")[0] for name in names}
+    found = names if ":" in incomplete else roles
+    return [CompletionItem(name) for name in sorted(found) if name.startswith(incomplete)]
+
+
+def complete_worker(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    try:
+        return [CompletionItem(name) for name in sorted(_live_names(context)) if name.startswith(incomplete)]
+    except Exception:  # noqa: BLE001  as above
+        return []
+
+
+def _live_names(context: click.Context) -> list[str]:
+    """By the standard library: an HTTP client of the SDK takes as long to be imported as there is time."""
+    import json
+    import ssl
+    from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+
+    from worker_sdk.calling.proxies import proxy_towards
+    from worker_sdk.calling.trust import tls_towards
+    from worker_sdk.config import hub_address
+
+    given = {**context.find_root().params, **{name: value for name, value in context.params.items() if value}}
+    address = hub_address(given.get("hub"), given.get("token"))
+    proxy = proxy_towards(address.url)
+    tls: ssl.SSLContext = tls_towards(address.url, address.ca_file)
+    proxies = {"http": proxy.url, "https": proxy.url} if proxy is not None else {}
+    headers = {"authorization": f"Bearer {address.token}"} if address.token is not None else {}
+    opener = build_opener(ProxyHandler(proxies), HTTPSHandler(context=tls))
+    with opener.open(Request(f"{address.url}/registry/agents", headers=headers), timeout=_WITHIN) as answer:
+        return [str(agent["name"]) for agent in json.load(answer)["agents"]]

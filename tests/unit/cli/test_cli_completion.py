@@ -1,0 +1,70 @@
+"""Shell completion: commands from here, roles and instances from the hub, and silence where that fails."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.processes import ROLECALL, ROOT, environment
+from tests.unit.cli.scripted_hub import Response, ScriptedHub
+
+AGENTS = {"agents": [{"name": name} for name in ("echo:a", "echo:b", "planner:x")]}
+
+
+def completed(words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """What a bash gets for these words, whose last one is incomplete."""
+    asked = {
+        "_ROLECALL_COMPLETE": "bash_complete",
+        "COMP_WORDS": f"rolecall {words}",
+        "COMP_CWORD": str(len(words.split(" "))),
+        **env,
+    }
+    return subprocess.run(ROLECALL, env=environment(asked), cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+
+
+def values(done: subprocess.CompletedProcess[str]) -> list[str]:
+    assert done.stderr == ""
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_one_line_makes_a_shell_complete(shell: str) -> None:
+    done = subprocess.run([*ROLECALL, "completion", shell], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0
+    assert "_ROLECALL_COMPLETE" in done.stdout and "rolecall" in done.stdout
+
+
+def test_commands_are_completed_without_a_hub() -> None:
+    assert values(completed("comp")) == ["completion"]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("send ", ["echo", "planner"]),
+        ("send pl", ["planner"]),
+        ("send echo:", ["echo:a", "echo:b"]),
+        ("agents show e", ["echo:a", "echo:b"]),
+    ],
+)
+def test_roles_and_instances_come_from_the_hub(hub: ScriptedHub, words: str, found: list[str]) -> None:
+    hub.on("GET /registry/agents", Response(AGENTS))
+    assert values(completed(words, ROLECALL_HUB=hub.url, ROLECALL_TOKEN="t0k")) == found
+    assert hub.requests[-1].headers["authorization"] == "Bearer t0k"
+
+
+@pytest.mark.parametrize("answer", [Response("<html>"), Response({"detail": "no"}, 401), Response({"agents": [{}]})])
+def test_a_hub_that_cannot_answer_is_passed_over_in_silence(hub: ScriptedHub, answer: Response) -> None:
+    hub.on("GET /registry/agents", answer)
+    assert values(completed("send e", ROLECALL_HUB=hub.url)) == []
+
+
+def test_so_are_an_absent_hub_and_wrong_settings(tmp_path: Path) -> None:
+    began = time.monotonic()
+    assert values(completed("send e", ROLECALL_HUB="http://127.0.0.1:9")) == []
+    assert values(completed("send e", ROLECALL_HUB="nonsense")) == []
+    assert values(completed("send e", ROLECALL_TOKEN_FILE=str(tmp_path / "none"))) == []
+    assert time.monotonic() - began < 15
