@@ -340,6 +340,21 @@ def test_after_a_kill_children_end_or_go_on_as_declared(agents: Agents, what: st
         wait_for(lambda: set(agents.states("leaf")) == {"canceled"}, 15)
 
 
+@pytest.mark.parametrize("seen", [0, 1, 7])
+def test_children_that_are_being_started_when_the_hub_is_killed_are_started_once(agents: Agents, seen: int) -> None:
+    parent = agents.start("spread")
+    agents.start("leaf")
+    root = agents.send("spread", "19", wait=False)
+    wait_for(lambda: len(agents.states("leaf")) >= seen, 30)
+    agents.restart()
+    wait_for(lambda: agents.states("leaf").count("working") >= 19, 30)
+    assert len(agents.states("leaf")) == 19
+    assert "Traceback" not in (agents.folder / "spread-a.log").read_text()
+    parent.kill9()
+    wait_for(lambda: agents.get("spread", root["id"])["status"]["state"] == "failed", 30)
+    wait_for(lambda: agents.states("leaf") == ["canceled"] * 19, 15)
+
+
 def test_nobody_else_calls_in_a_task(agents: Agents) -> None:
     agents.start("leaf")
     agents.start("writer")
