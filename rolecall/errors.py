@@ -42,7 +42,7 @@ The docstring of a class is its default message. An error about a limit has the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Self
 
@@ -608,6 +608,18 @@ class TreeTooLarge(ChainRefused):
 
     def __init__(self, chain: Sequence[str], limit: int) -> None:
         super().__init__(chain, f"The tasks of one tree may start {limit} others in all ({{setting}} on the hub).")
+
+
+class BudgetSpent(ChainRefused):
+    """`owner`: the task that was called with the budget. `spent`: what there is no more of. `figures`: all that it bounds."""
+
+    def __init__(self, chain: Sequence[str], owner: str, spent: Sequence[str], figures: Mapping[str, str]) -> None:
+        super().__init__(chain, f"The budget of task {owner} is spent: {' and '.join(spent)}.")
+        self.owner, self.figures = owner, dict(figures)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {"budgetTask": self.owner, **self.figures, "chain": self.chain}
 
 
 class ParentOver(RouteError):

@@ -18,6 +18,7 @@ from worker_sdk.calling.stream import HubStream
 from worker_sdk.context import Task
 from worker_sdk.errors import (
     AuthError,
+    BudgetSpent,
     Forbidden,
     HubBusy,
     HubUnreachable,
@@ -38,13 +39,15 @@ from worker_sdk.errors import (
 from worker_sdk.files.file import File
 from worker_sdk.lease import Lease, LeaseState
 from worker_sdk.load import load_worker
-from worker_sdk.words import Artifact, Message, NeedInput, Progress, Reject, Status, TooLarge, UserError
+from worker_sdk.words import Artifact, Budget, Message, NeedInput, Progress, Reject, Status, TooLarge, UserError
 from worker_sdk.worker import Worker
 
 __all__ = [
     "AgentInfo",
     "Artifact",
     "AuthError",
+    "Budget",
+    "BudgetSpent",
     "File",
     "Forbidden",
     "HubBusy",

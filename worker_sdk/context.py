@@ -13,7 +13,7 @@ from rolecall.model.usage import Usage, nanos_of, read_currency, read_model, rea
 from worker_sdk.errors import RolecallError
 from worker_sdk.files.file import File
 from worker_sdk.files.parts import NO_FILES, Files, files_in
-from worker_sdk.words import Message
+from worker_sdk.words import Budget, Message
 
 if TYPE_CHECKING:
     from rolecall.model.usage import Amount
@@ -141,6 +141,7 @@ class Task:
         instance: str | None = None,
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         within: float | None = None,
         goes_on: bool = False,
         again: bool = False,
@@ -159,6 +160,7 @@ class Task:
         instance: str | None = None,
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         within: float | None = None,
         goes_on: bool = False,
         again: bool = False,
@@ -176,6 +178,7 @@ class Task:
         instance: str | None = None,
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         within: float | None = None,
         goes_on: bool = False,
         again: bool = False,
@@ -183,18 +186,23 @@ class Task:
         files: Sequence[FileLike] = (),
     ) -> ModelT | Reply:
         """Call another role in the name of this task's caller, and wait for the end. Returns the reply, or its data as the
-        model `returns`. TaskFailed, TaskRejected, InvalidResult.
+        model `returns`. TaskFailed, TaskRejected, InvalidResult, BudgetSpent.
 
         The new task is a child of this one: it ends with it, unless it `goes_on`. `within`: seconds that it may take. `again`:
-        call a role that already works further up. `files`: Files, or paths, that are sent with the message; those that came
+        call a role that already works further up. `budget`: what the child may use with all that it starts; it spends from the
+        budgets above it too. `files`: Files, or paths, that are sent with the message; those that came
         from the hub are passed on as they are. What the child asks is asked of this task's caller, and the answer goes to
         the child; with `questions="raise"` it raises InputRequired. If a worker that is `idempotent` is lost, the call is made
         once more.
         """
-        from worker_sdk.calling.messages import message_document, with_skill
+        from worker_sdk.calling.messages import call_metadata, message_document
 
         ask = self._access.ask if questions == "ask" else None
-        how: dict[str, Any] = {"instance": instance, "context_id": context_id, "metadata": with_skill(metadata, skill)}
+        how: dict[str, Any] = {
+            "instance": instance,
+            "context_id": context_id,
+            "metadata": call_metadata(metadata, skill, budget),
+        }
         how |= {"goes_on": goes_on, "again": again, "files": files}
         began = time.monotonic()
         try:
@@ -228,6 +236,7 @@ class Task:
         context_id: str | None = None,
         task_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         within: float | None = None,
         goes_on: bool = False,
         again: bool = False,
@@ -238,13 +247,13 @@ class Task:
         child that has asked something. `fetch_files`: small files are in memory before their event is given.
         """
         from worker_sdk.calling.child import GIVE_UP_AFTER
-        from worker_sdk.calling.messages import role_request
+        from worker_sdk.calling.messages import call_metadata, role_request
         from worker_sdk.calling.stream import HubStream
 
         words = [f"within={within:.3f}"] if within is not None else []
         words += ["goes-on"] if goes_on else []
         words += ["again"] if again else []
-        path, params = role_request(role, instance, message, task_id, context_id, metadata, files)
+        path, params = role_request(role, instance, message, task_id, context_id, call_metadata(metadata, budget=budget), files)
         return HubStream(
             self._link(*words),
             path,

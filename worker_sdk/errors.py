@@ -3,7 +3,7 @@
 RolecallError
 ├── HubUnreachable  AuthError  Forbidden  TimedOut  StreamLost  HubBusy
 ├── InvalidRequest  TaskNotFound
-├── RoleUnknown  NoLiveWorker  WorkerBusy  WorkerLost
+├── RoleUnknown  NoLiveWorker  WorkerBusy  WorkerLost  BudgetSpent
 ├── TaskFailed  TaskRejected  InputRequired          raised by Reply.raise_for_state()
 ├── InvalidResult                                    raised by Reply.as_model()
 ├── LeaseError
@@ -140,6 +140,15 @@ class WorkerBusy(RolecallError):
     hint = "Try again shortly, or start another worker."
 
 
+class BudgetSpent(RolecallError):
+    """A call in a task was refused, because a budget above it is spent. `facts` has the figures: `spentCost`, `budgetCost`,
+    `currency`, `spentTokens`, `budgetTokens`, the `budgetTask` that was called with it, and the `chain` of roles.
+    """
+
+    reason = "BUDGET_SPENT"
+    hint = "Go on with what there is, or begin anew with a larger budget."
+
+
 class WorkerLost(RolecallError):
     """The worker was lost during the call. The call may have run."""
 
@@ -202,6 +211,7 @@ _BY_REASON: dict[str, type[RolecallError]] = {
         RoleUnknown,
         NoLiveWorker,
         WorkerBusy,
+        BudgetSpent,
         WorkerLost,
         HubBusy,
         LeaseUnknown,

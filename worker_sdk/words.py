@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import PROGRESS_EXTENSION, USAGE_EXTENSION
-from rolecall.model.usage import Usage, read_reports
+from rolecall.model.usage import Amount, Usage, cost_document, nanos_of, read_currency, read_reports, read_tokens
 from worker_sdk.files.file import File
 from worker_sdk.files.parts import NO_FILES, files_of, read_file
 from worker_sdk.handlers.models import data_of
@@ -73,6 +73,30 @@ def usage_of(document: JsonObject) -> tuple[Usage, ...]:
 
 def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a call may use of language models with all that it starts: `Budget(2)` dollars, `Budget("0.50", "EUR")`,
+    `Budget(tokens=100_000)`, or both. When it is spent, the tasks start no others.
+    """
+
+    cost: Amount | None = None
+    currency: str = "USD"
+    tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.cost is None and self.tokens is None:
+            raise ValueError("a Budget takes a cost, tokens or both")
+        if 0 in (read_tokens(1 if self.tokens is None else self.tokens), nanos_of(1 if self.cost is None else self.cost)):
+            raise ValueError("a Budget is more than nothing")
+        read_currency(self.currency)
+
+    def metadata(self) -> JsonObject:
+        """What the metadata of the call has of it."""
+        budget: JsonObject = {} if self.tokens is None else {"tokens": self.tokens}
+        budget |= {} if self.cost is None else {"cost": cost_document(nanos_of(self.cost), self.currency)}
+        return {USAGE_EXTENSION: {"budget": budget}}
 
 
 @dataclass(frozen=True, slots=True)

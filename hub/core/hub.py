@@ -50,7 +50,7 @@ from rolecall.model.content import Download
 from rolecall.model.ids import START, Caller, Cursor, TaskId, new_context_id, new_task_id
 from rolecall.model.push import PushConfig
 from rolecall.model.task import StoredFile, Summary, SummaryPage, TaskRow, Turn
-from rolecall.model.usage import Usage, UsageGroup, UsageQuery
+from rolecall.model.usage import Spending, Usage, UsageGroup, UsageQuery
 
 _REVEAL_AFTER = 1.0
 """A caller that does not block gets the current task after this many seconds."""
@@ -226,6 +226,10 @@ class Hub:
         """Of tasks that the caller may read."""
         return self._engine.usage.of_tasks(tasks)
 
+    def budgets(self, tasks: Sequence[TaskId]) -> Awaitable[Mapping[TaskId, Spending]]:
+        """Of tasks that the caller may read, and that were called with one."""
+        return self._engine.usage.budgets(tasks)
+
     def usage(self, query: UsageQuery) -> Awaitable[Sequence[UsageGroup]]:
         """Sums of days. ListTooSlow."""
         return self._lists.usage(query)
@@ -283,6 +287,8 @@ class Hub:
             row = await self._find_answered(caller, send) if send.task_id or send.alias or send.context_id else None
         references = await self._references(caller, send) if send.references else {}
         if row is not None:
+            if send.budget is not None:
+                raise InvalidParams("A budget comes with the message that begins a task, and this one goes on with a task.")
             return await self._continue(caller, row, send, references, names)
         route = await self._route(caller, send, on_disconnect)
         self._connections.check(caller.workspace)  # before anything is stored: most of those refused end here
@@ -297,7 +303,14 @@ class Hub:
             tasks, window = self._engine.tasks, self._limits.same_message
             try:
                 stored = await tasks.admit(
-                    row, turn, names=names.of_task, remembered=window, push=push_config, branch=branch, files=send.files
+                    row,
+                    turn,
+                    names=names.of_task,
+                    remembered=window,
+                    push=push_config,
+                    branch=branch,
+                    files=send.files,
+                    budget=send.budget,
                 )
             except FileNotFound:
                 raise await self._refuse_files(caller, send, turn) from None

@@ -7,6 +7,7 @@ from msgspec import field
 from rolecall.model.a2a import JsonObject, TaskState
 from rolecall.model.ids import Cursor, FileId, TaskId, WorkerId
 from rolecall.model.push import PushConfig
+from rolecall.model.usage import Budget
 from rolecall.model.value import Value
 
 
@@ -75,6 +76,8 @@ class Send(Value, frozen=True):
     """The task in which a worker makes this call."""
     files: tuple[FileId, ...] = ()
     """Those of the hub that the message names, in its order."""
+    budget: Budget | None = None
+    """What the task may use with all that it starts."""
 
 
 class GetTask(Value, frozen=True):

@@ -90,6 +90,11 @@ class Spending(Value, frozen=True):
     tokens: int = 0
     nanos: int = 0
 
+    def plus(self, usage: Usage) -> Spending:
+        """Costs in other currencies do not count."""
+        nanos = usage.nanos if usage.currency == self.budget.currency else 0
+        return replace(self, tokens=min(self.tokens + usage.tokens, MOST_SUMMED), nanos=min(self.nanos + nanos, MOST_SUMMED))
+
     @property
     def spent(self) -> tuple[str, ...]:
         """What there is no more of, in words: `12 of 10 tokens`."""
@@ -99,6 +104,20 @@ class Spending(Value, frozen=True):
         if budget.tokens is not None and self.tokens >= budget.tokens:
             found.append(f"{self.tokens} of {budget.tokens} tokens")
         return tuple(found)
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """Of what the budget bounds."""
+        budget, found = self.budget, dict[str, str]()
+        if budget.nanos is not None:
+            found |= {
+                "spentCost": amount_text(self.nanos),
+                "budgetCost": amount_text(budget.nanos),
+                "currency": budget.currency,
+            }
+        if budget.tokens is not None:
+            found |= {"spentTokens": str(self.tokens), "budgetTokens": str(budget.tokens)}
+        return found
 
 
 class UsageQuery(Value, frozen=True):

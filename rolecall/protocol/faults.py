@@ -98,6 +98,7 @@ TABLE: dict[type[HubError], Row] = {
     errors.BrokenOff: Row(-32000, 409, "CONFLICT"),
     errors.GoesInCircles: Row(-32000, 508, "LOOP"),
     errors.ChainRefused: Row(-32000, 400, "CHAIN_REFUSED"),
+    errors.BudgetSpent: Row(-32000, 402, "BUDGET_SPENT"),
     errors.ParentOver: Row(-32000, 409, "PARENT_OVER"),
     errors.CallerGone: Row(-32000, 403, "FORBIDDEN"),
     errors.DeadlineBefore: Row(-32000, 504, "DEADLINE_EXCEEDED"),

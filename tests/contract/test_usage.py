@@ -124,6 +124,7 @@ async def test_a_task_and_all_below_it_spend_from_its_budget(store: Store, engin
     of_child = Spending(child, Budget(100), 240, 0)
     for again in (False, True):
         one = engine if not again else await store.open_again(engine)
+        assert await one.usage.budgets([below, root, child]) == {root: of_root, child: of_child}
         assert await one.usage.spendings(root) == [of_root]
         assert await one.usage.spendings(below) == [of_root, of_child]
         assert await one.usage.spendings(beside) == [of_root]

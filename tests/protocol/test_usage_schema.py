@@ -9,10 +9,14 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from rolecall import Budget as PublicBudget
 from rolecall import Task, Worker
+from rolecall.errors import BudgetSpent
 from rolecall.model.card import USAGE_EXTENSION
-from rolecall.model.usage import MAX_REPORTS, MAX_SUMS, read_reports
-from rolecall.protocol.callers.usage import USAGE
+from rolecall.model.ids import TaskId
+from rolecall.model.usage import MAX_REPORTS, MAX_SUMS, Budget, Spending, read_reports
+from rolecall.protocol.callers.usage import USAGE, read_budget
+from rolecall.protocol.faults import fault_of
 from rolecall.protocol.text.profile import write_extension
 from tests.helpers.processes import ROOT
 
@@ -31,6 +35,12 @@ def test_the_examples_of_the_page_are_valid_and_read() -> None:
         SCHEMA.validate(example)
         reports = read_reports(example[USAGE_EXTENSION])
         assert reports.usage and not reports.malformed
+    (budget,) = blocks("budget")
+    SCHEMA.validate(budget)
+    assert read_budget([budget]) == Budget(200_000, 2_500_000_000, "USD")
+    for own in (PublicBudget(2), PublicBudget("0.1", "EUR", tokens=5), PublicBudget(tokens=1)):
+        SCHEMA.validate(own.metadata())
+        assert read_budget([own.metadata()]) is not None
     (entry,) = blocks("card")
     assert entry == {"required": False, **write_extension(USAGE)}
 
@@ -53,11 +63,22 @@ async def test_what_a_worker_reports_and_the_sums_of_its_tasks_are_valid() -> No
         assert len(metadata[USAGE_EXTENSION]) <= MAX_REPORTS
 
 
+def test_a_refusal_has_the_members_that_the_page_shows() -> None:
+    (shown,) = blocks("refusal")
+    spending = Spending(TaskId("…"), Budget(200_000, 2_500_000_000, "USD"), 91_000, 2_520_000_000)
+    error = BudgetSpent(("planner", "researcher"), spending.task, spending.spent, spending.figures)
+    data = fault_of(error).data
+    assert data is not None
+    assert {"reason": data[0]["reason"], "metadata": data[0]["metadata"]} == shown
+
+
 @pytest.mark.parametrize(
     "own",
     [
         {},
         [],
+        {"budget": {}},
+        {"budget": {"tokens": 0}},
         {"other": 1},
         {"inputTokens": -1},
         {"inputTokens": 1.5},

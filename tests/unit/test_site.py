@@ -40,6 +40,18 @@ def test_every_page_is_in_the_site_and_can_be_searched(site: Path) -> None:
         assert address in in_index, page
 
 
+def test_every_heading_of_a_page_is_one_in_the_site(site: Path) -> None:
+    """A block of code that the site does not see as one would swallow headings."""
+    for section in load_script("build_site").menu_pages().values():
+        for page in section:
+            text = re.sub(
+                r"^ *(`{3,})[^\n]*\n.*?^ *\1 *$", "", (ROOT / page).read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
+            )
+            address = page.removesuffix("README.md") if page.endswith("README.md") else page.removesuffix(".md") + "/"
+            shown = (site / address / "index.html").read_text("utf-8")
+            assert len(re.findall(r"<h2[ >]", shown)) == len(re.findall(r"^## ", text, re.MULTILINE)), page
+
+
 def test_the_site_loads_nothing_from_other_servers(site: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")

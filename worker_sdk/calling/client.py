@@ -11,12 +11,13 @@ from urllib.parse import quote
 
 from rolecall.model.a2a import JsonObject
 from worker_sdk.calling.http import HubLink
-from worker_sdk.calling.messages import FileLike, attach, role_request, with_skill
+from worker_sdk.calling.messages import FileLike, attach, call_metadata, role_request
 from worker_sdk.calling.reply import AgentInfo, Reply, agent_of, read_reply
 from worker_sdk.calling.stream import HubStream
 from worker_sdk.config import Token, hub_address
 from worker_sdk.errors import AuthError, HubUnreachable, RolecallError, TaskNotFound, TimedOut
 from worker_sdk.files.hub_files import FILE_THRESHOLD, HubFiles
+from worker_sdk.words import Budget
 
 if TYPE_CHECKING:
     from worker_sdk.calling.messages import MessageLike
@@ -67,6 +68,7 @@ class HubClient:
         task_id: str | None = None,
         timeout: float | None = DEFAULT_TIMEOUT,
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         blocking: bool = True,
         files: Sequence[FileLike] = (),
     ) -> Reply:
@@ -74,10 +76,11 @@ class HubClient:
         or a model of pydantic (data), a File, a list of these, or a Message. A dict that is an A2A message is one.
         `files`: Files, or paths, that are sent with it; their upload does not count for the timeout.
 
-        It waits on a stream, so that it survives a restart of the hub and an error names the task. After TimedOut the task
-        keeps running. A failed task is returned as a Reply; `raise_for_state()` raises an error for it.
+        `budget`: what the task may use of language models with all that it starts. It waits on a stream, so that it survives a
+        restart of the hub and an error names the task. After TimedOut the task keeps running. A failed task is returned as a
+        Reply; `raise_for_state()` raises an error for it.
         """
-        path, params = role_request(role, instance, message, task_id, context_id, metadata, files)
+        path, params = role_request(role, instance, message, task_id, context_id, call_metadata(metadata, budget=budget), files)
         await attach(params["message"], self._files)
         stream = HubStream(self._link, path, "message/stream", params, give_up_after=_GIVE_UP_AFTER, files=self._files)
         try:
@@ -107,6 +110,7 @@ class HubClient:
         task_id: str | None = None,
         timeout: float | None = DEFAULT_TIMEOUT,
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         files: Sequence[FileLike] = (),
     ) -> ModelT: ...
 
@@ -123,6 +127,7 @@ class HubClient:
         task_id: str | None = None,
         timeout: float | None = DEFAULT_TIMEOUT,
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         files: Sequence[FileLike] = (),
     ) -> Reply: ...
 
@@ -138,6 +143,7 @@ class HubClient:
         task_id: str | None = None,
         timeout: float | None = DEFAULT_TIMEOUT,
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         files: Sequence[FileLike] = (),
     ) -> ModelT | Reply:
         """Send, wait, and return the result, as the model `returns` if it is given; `skill` chooses among a worker's handlers.
@@ -152,7 +158,8 @@ class HubClient:
             context_id=context_id,
             task_id=task_id,
             timeout=timeout,
-            metadata=with_skill(metadata, skill),
+            metadata=call_metadata(metadata, skill),
+            budget=budget,
             files=files,
         )
         reply.raise_for_state()
@@ -168,6 +175,7 @@ class HubClient:
         context_id: str | None = None,
         task_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         files: Sequence[FileLike] = (),
         give_up_after: float = _GIVE_UP_AFTER,
     ) -> HubStream:
@@ -181,7 +189,8 @@ class HubClient:
             instance=instance,
             context_id=context_id,
             task_id=task_id,
-            metadata=with_skill(metadata, skill),
+            metadata=call_metadata(metadata, skill),
+            budget=budget,
             files=files,
             give_up_after=give_up_after,
         )
@@ -195,6 +204,7 @@ class HubClient:
         context_id: str | None = None,
         task_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         files: Sequence[FileLike] = (),
         give_up_after: float = _GIVE_UP_AFTER,
     ) -> HubStream:
@@ -203,7 +213,7 @@ class HubClient:
         A stream that is cut resumes by itself where it was. If the hub does not come back within `give_up_after` seconds:
         StreamLost.
         """
-        path, params = role_request(role, instance, message, task_id, context_id, metadata, files)
+        path, params = role_request(role, instance, message, task_id, context_id, call_metadata(metadata, budget=budget), files)
         return HubStream(self._link, path, "message/stream", params, files=self._files, give_up_after=give_up_after)
 
     def follow_task(self, task_id: str, *, after: str | None = None, give_up_after: float = _GIVE_UP_AFTER) -> HubStream:

@@ -14,7 +14,7 @@ from worker_sdk.calling.dicts import as_part, is_message
 from worker_sdk.files.file import File
 from worker_sdk.files.parts import INLINE_TOGETHER, Files, part_of
 from worker_sdk.handlers.models import is_model, write_model
-from worker_sdk.words import Message
+from worker_sdk.words import Budget, Message
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -63,9 +63,10 @@ async def attach(message: JsonObject, files: Files | None) -> None:
     message["parts"] = sent
 
 
-def with_skill(metadata: Mapping[str, Any] | None, skill: str | None) -> JsonObject:
-    """The metadata of a call that names a skill."""
-    return {**(metadata or {})} | ({} if skill is None else {"skill": skill})
+def call_metadata(metadata: Mapping[str, Any] | None, skill: str | None = None, budget: Budget | None = None) -> JsonObject:
+    """With the skill and the budget that the call names."""
+    own = {} if skill is None else {"skill": skill}
+    return {**(metadata or {})} | own | ({} if budget is None else budget.metadata())
 
 
 def role_request(

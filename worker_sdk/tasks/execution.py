@@ -8,13 +8,14 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from rolecall.model.a2a import EventKind, JsonObject, TaskState
 from rolecall.model.command import Send
+from rolecall.model.usage import Usage
 from rolecall.protocol.text.timestamp import timestamp
 from worker_sdk.context import FilesWithin, HubAccess, LinkWithin, Task
 from worker_sdk.errors import RolecallError
@@ -112,6 +113,10 @@ class Execution:
         self._left = False
         self._job: asyncio.Task[None] | None = None
         self.ended_at = 0.0
+
+    @property
+    def used(self) -> Sequence[Usage]:
+        return self._usage.total.sums
 
     @property
     def stopping(self) -> bool:
@@ -343,8 +348,7 @@ class Execution:
         try:
             self._append(EventKind.STATUS, {"status": status, "final": final, **members}, state)
         except TooLarge:
-            for one in usage:
-                self._usage.add(one)
+            self._usage.give_back(usage)
             raise
 
     def _send_usage(self) -> None:

@@ -20,14 +20,23 @@ class PendingUsage:
         self._lock = Lock()
         self._sums = UsageSums()
         self._sending = False
+        self.total = UsageSums()
+        """Of all reports."""
 
     def add(self, usage: Usage) -> None:
         """On any thread."""
         with self._lock:
             self._sums.add(usage)
+            self.total.add(usage)
             begins, self._sending = not self._sending, True
         if begins and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._begin)
+
+    def give_back(self, taken: tuple[Usage, ...]) -> None:
+        """The status that was to carry them was refused."""
+        with self._lock:
+            for usage in taken:
+                self._sums.add(usage)
 
     def take(self) -> tuple[Usage, ...]:
         with self._lock:

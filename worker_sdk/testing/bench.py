@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from rolecall.model.a2a import TaskState
 from rolecall.protocol.text.jsontext import parse
-from worker_sdk.calling.messages import attach, message_document, with_skill
+from worker_sdk.calling.messages import attach, call_metadata, message_document
 from worker_sdk.calling.reply import Reply, StreamEvent, event_of, read_reply, repeats
 from worker_sdk.files.parts import Files, fetch
 from worker_sdk.testing.hub import TestHub
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from worker_sdk.calling.messages import FileLike, MessageLike
     from worker_sdk.handlers.models import ModelT
     from worker_sdk.tasks.task_table import Delivery, Tasks
+    from worker_sdk.words import Budget
     from worker_sdk.worker import Worker
 
 
@@ -59,6 +60,7 @@ class Bench:
         returns: type[ModelT],
         skill: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         within: float | None = None,
         files: Sequence[FileLike] = (),
     ) -> ModelT: ...
@@ -71,6 +73,7 @@ class Bench:
         returns: None = None,
         skill: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         within: float | None = None,
         files: Sequence[FileLike] = (),
     ) -> Reply: ...
@@ -82,11 +85,12 @@ class Bench:
         returns: type[ModelT] | None = None,
         skill: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         within: float | None = None,
         files: Sequence[FileLike] = (),
     ) -> ModelT | Reply:
         """As `HubClient.call`."""
-        reply = await self.send(message, metadata=with_skill(metadata, skill), within=within, files=files)
+        reply = await self.send(message, metadata=call_metadata(metadata, skill, budget), within=within, files=files)
         reply.raise_for_state()
         return reply if returns is None else reply.as_model(returns)
 
@@ -98,6 +102,7 @@ class Bench:
         context_id: str | None = None,
         blocking: bool = True,
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         within: float | None = None,
         trace: str | None = None,
         files: Sequence[FileLike] = (),
@@ -105,7 +110,8 @@ class Bench:
         """Send, and wait until the task has ended or asks for input. `within` and `trace`: what the handler finds in
         `task.remaining` and `task.trace`; no test ends a task in time.
         """
-        delivery = await self._deliver(message, task_id, context_id, metadata, files, within=within, trace=trace)
+        whole = call_metadata(metadata, budget=budget)
+        delivery = await self._deliver(message, task_id, context_id, whole, files, within=within, trace=trace)
         if blocking:
             await delivery.log.wait_until_resting()
         return await read_reply(parse(delivery.log.snapshot()), self._files)
@@ -117,10 +123,11 @@ class Bench:
         task_id: str | None = None,
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         files: Sequence[FileLike] = (),
     ) -> AsyncIterator[StreamEvent]:
         """The Task, then the events that answer this message, as they come."""
-        delivery = await self._deliver(message, task_id, context_id, metadata, files)
+        delivery = await self._deliver(message, task_id, context_id, call_metadata(metadata, budget=budget), files)
         opening = await self._event(delivery.log.snapshot(upto=delivery.start), delivery.start)
         yield opening if task_id is None else repeats(opening, opening.raw)
         reader = delivery.log.follow(delivery.start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,8 @@ from urllib.parse import unquote
 from rolecall import errors
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import Target
-from rolecall.model.ids import new_task_id
+from rolecall.model.ids import TaskId, new_task_id
+from rolecall.model.usage import Budget, Spending
 from rolecall.protocol import jsonrpc, sse
 from rolecall.protocol.faults import fault_of
 from rolecall.protocol.text.jsontext import parse
@@ -32,16 +33,22 @@ _IDLE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A task of the test. `roles`: those above it and its own."""
+    """A task of the test. `roles`: those above it and its own. `budget`: the one that it was called with."""
 
     tasks: Tasks
     execution: Execution
     roles: tuple[str, ...]
     parent: Known | None = None
+    budget: Budget | None = None
 
     @property
     def log(self) -> TaskLog:
         return self.execution.log
+
+    @property
+    def chain(self) -> list[Known]:
+        """The task, and those above it."""
+        return [self] if self.parent is None else [self, *self.parent.chain]
 
 
 class TestHub:
@@ -78,7 +85,7 @@ class TestHub:
         hub_task = new_task_id()
         delivery = tasks.deliver(send, hub_task=hub_task, remaining=within)
         if send.task_id is None:
-            known = Known(tasks, delivery.execution, (*(parent.roles if parent is not None else ()), role), parent)
+            known = Known(tasks, delivery.execution, (*(parent.roles if parent is not None else ()), role), parent, send.budget)
             self._known[hub_task] = self._known[delivery.log.task_id] = known
         return delivery
 
@@ -89,16 +96,32 @@ class TestHub:
             await known.tasks.look(known.log.task_id)
 
     def call(self, parent: Known, role: str, params: JsonObject, words: tuple[str, ...], trace: str | None) -> Delivery:
-        """A call that a handler makes. RoleUnknown, RoleInChain."""
+        """A call that a handler makes. RoleUnknown, RoleInChain, BudgetSpent."""
         tasks = self._roles.get(role)
         if tasks is None:
             raise errors.RoleUnknown(role, sorted(self._roles))
         if params["message"].get("taskId") is None and role in parent.roles and "again" not in words:
             raise errors.RoleInChain((*parent.roles, role))
+        if params["message"].get("taskId") is None:
+            for spending in self._spendings(parent):
+                if spending.spent:
+                    raise errors.BudgetSpent((*parent.roles, role), spending.task, spending.spent, spending.figures)
         delivery = self.deliver(tasks, role, params, parent, trace=trace, within=_within(parent, words))
         if "goes-on" not in words:
             self._run(self._end_with(parent, tasks, delivery.log))
         return delivery
+
+    def _spendings(self, task: Known) -> Iterator[Spending]:
+        """Of the budgets that the task spends from."""
+        everybody = {id(known): known for known in self._known.values()}.values()
+        for owner in task.chain:
+            if owner.budget is not None:
+                spending = Spending(TaskId(owner.log.task_id), owner.budget)
+                for known in everybody:
+                    if any(one is owner for one in known.chain):
+                        for usage in known.execution.used:
+                            spending = spending.plus(usage)
+                yield spending
 
     def child(self, parent: Known, task: Any) -> Known:
         """TaskNotFound."""

@@ -16,6 +16,7 @@ from hub.core.relay.relays import Relays
 from hub.core.relay.transitions import Trigger
 from hub.core.supervisor import Supervisor
 from rolecall.errors import (
+    BudgetSpent,
     CallerGone,
     ChainTooLong,
     DeadlineBefore,
@@ -125,7 +126,7 @@ class Trees:
 
     async def grow(self, call: ParentCall, role: str) -> Branch:
         """The place of a new child. To be followed by `began` or `refused`. ParentOver, ChainTooLong, RoleInChain,
-        TreeTooLarge, DeadlineBefore.
+        TreeTooLarge, BudgetSpent, DeadlineBefore.
         """
         parent, above = self._running(call.task), await self._tasks.branch_of(call.task)
         if parent is None:
@@ -141,6 +142,9 @@ class Trees:
             known = await self._tasks.tree(root, limit=self._limits.calls)
             if len(known) + self._admitting[root] > self._limits.calls:
                 raise TreeTooLarge((*roles, role), self._limits.calls)
+            for spending in await self._deps.engine.usage.spendings(call.task):
+                if spending.spent:
+                    raise BudgetSpent((*roles, role), spending.task, spending.spent, spending.figures)
             deadline = _earliest(
                 above.deadline if above is not None else None, now + call.within if call.within is not None else None
             )

@@ -260,13 +260,23 @@ class Tasks(Answer):
     next_cursor: str | None
 
 
+class BudgetItem(Answer):
+    """What a task was called with, and what it and all below it have spent of that. Null: the budget does not bound it."""
+
+    tokens: Count | None
+    cost: Cost | None
+    spent_tokens: Count | None
+    spent_cost: Cost | None
+
+
 class BranchItem(Answer):
-    """A task of a tree. `parent` None: the root."""
+    """A task of a tree. `parent` None: the root. `budget`: of a task that was called with one."""
 
     task: TaskItem
     parent: str | None
     deadline: Time | None
     goes_on: bool
+    budget: BudgetItem | UnsetType = UNSET
 
 
 class Tree(Answer):

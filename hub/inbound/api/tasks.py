@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ from hub.core.token_watch import OpenUses, TokenUse
 from hub.inbound.api import answers
 from hub.inbound.api.answers import (
     BranchItem,
+    BudgetItem,
     Cost,
     DecisionItem,
     Erased,
@@ -46,8 +47,8 @@ from rolecall.model.a2a import Logged
 from rolecall.model.command import Target, TaskQuery
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.principal import Right
-from rolecall.model.task import StoredFile, Summary, TaskRow
-from rolecall.model.usage import Usage, UsageGroup, UsageQuery, UsageSums, amount_text
+from rolecall.model.task import Branch, StoredFile, Summary, TaskRow
+from rolecall.model.usage import Spending, Usage, UsageGroup, UsageQuery, UsageSums, amount_text
 from rolecall.protocol.text.timestamp import timestamp
 
 _DOWNLOAD_ERRORS = (TaskNotFound, ArtifactNotFound, RangeInvalid, ArtifactUnreadable, Overloaded)
@@ -125,12 +126,10 @@ def add_tasks(app: Quart, hub: Hub, uses: OpenUses) -> None:
     @operation("The task's tree: its root, and all tasks that tasks of it have started.", TaskNotFound)
     async def tree(task: Segment) -> Tree:
         root, children = await hub.trees.tree(await hub.task(caller(), TaskId(task), Target()))
-        used = await hub.usage_of([root.id, *(child.row.id for child in children)])
-        items = [BranchItem(task=_item(root, used.get(root.id, ())), parent=None, deadline=None, goes_on=False)]
-        for row, branch in children:
-            deadline = timestamp(branch.deadline) if branch.deadline is not None else None
-            item = _item(row, used.get(row.id, ()))
-            items.append(BranchItem(task=item, parent=branch.parent, deadline=deadline, goes_on=branch.goes_on))
+        ids = [root.id, *(child.row.id for child in children)]
+        used, budgets = await hub.usage_of(ids), await hub.budgets(ids)
+        items = [_branch_item(root, None, used, budgets)]
+        items += [_branch_item(row, branch, used, budgets) for row, branch in children]
         return Tree(tasks=items, usage=_usage(UsageSums(one for usage in used.values() for one in usage).sums))
 
     @app.get("/registry/usage")
@@ -218,6 +217,30 @@ def _usage(usage: Sequence[Usage]) -> list[UsageItem]:
 
 def _cost(nanos: int, currency: str) -> Cost:
     return Cost(amount=amount_text(nanos), currency=currency)
+
+
+def _branch_item(
+    row: TaskRow, branch: Branch | None, used: Mapping[TaskId, Sequence[Usage]], budgets: Mapping[TaskId, Spending]
+) -> BranchItem:
+    deadline = branch.deadline if branch is not None else None
+    return BranchItem(
+        task=_item(row, used.get(row.id, ())),
+        parent=branch.parent if branch is not None else None,
+        deadline=timestamp(deadline) if deadline is not None else None,
+        goes_on=branch is not None and branch.goes_on,
+        budget=_budget(budgets[row.id]) if row.id in budgets else UNSET,
+    )
+
+
+def _budget(spending: Spending) -> BudgetItem:
+    budget = spending.budget
+    bounds_cost, bounds_tokens = budget.nanos is not None, budget.tokens is not None
+    return BudgetItem(
+        tokens=budget.tokens,
+        cost=_cost(budget.nanos, budget.currency) if budget.nanos is not None else None,
+        spent_tokens=spending.tokens if bounds_tokens else None,
+        spent_cost=_cost(spending.nanos, budget.currency) if bounds_cost else None,
+    )
 
 
 def _item(row: TaskRow, usage: Sequence[Usage], question: str | None = None) -> TaskItem:

@@ -86,6 +86,9 @@ class UsageStore(Protocol):
         it.
         """
 
+    async def budgets(self, tasks: Sequence[TaskId]) -> Mapping[TaskId, Spending]:
+        """Of those tasks that were called with one. Whose tasks they are was checked."""
+
     async def of_days(self, query: UsageQuery) -> Sequence[UsageGroup]:
         """In the order of their names. It may take long; whoever calls it limits how many run at once. When it is cancelled it
         ends.

@@ -11,7 +11,6 @@ from hub.ports.clock import Clock
 from rolecall.model.ids import Caller, TaskId
 from rolecall.model.task import TaskRow
 from rolecall.model.usage import DAY, MOST_SUMMED, Budget, Spending, Usage, UsageGroup, UsageQuery, UsageSums
-from rolecall.model.value import replace
 
 _PIECE = 500
 """Sums of a list that are looked at together."""
@@ -36,7 +35,7 @@ class MemoryUsage:
             self._tasks[row.id].add(one)
             self._days[place].add(one)
             for budget in self._spenders.get(row.id, ()):
-                self._spendings[budget] = _spent(self._spendings[budget], one)
+                self._spendings[budget] = self._spendings[budget].plus(one)
 
     def add_budget(self, task: TaskId, budget: Budget) -> None:
         self._spendings[task] = Spending(task, budget)
@@ -61,6 +60,9 @@ class MemoryUsage:
     async def spendings(self, task: TaskId) -> Sequence[Spending]:
         return [self._spendings[budget] for budget in self._spenders.get(task, ())]
 
+    async def budgets(self, tasks: Sequence[TaskId]) -> Mapping[TaskId, Spending]:
+        return {task: self._spendings[task] for task in tasks if task in self._spendings}
+
     async def of_days(self, query: UsageQuery) -> Sequence[UsageGroup]:
         found: defaultdict[tuple[str, ...], list[Usage]] = defaultdict(list)
         for number, (place, sums) in enumerate(list(self._days.items())):
@@ -82,15 +84,6 @@ class MemoryUsage:
                 for usage in self._days.pop((workspace, day, role, name)).sums:
                     self._days[workspace, day, role, ""].add(usage)
         return False
-
-
-def _spent(spending: Spending, usage: Usage) -> Spending:
-    nanos = usage.nanos if usage.currency == spending.budget.currency else 0
-    return replace(
-        spending,
-        tokens=min(spending.tokens + usage.tokens, MOST_SUMMED),
-        nanos=min(spending.nanos + nanos, MOST_SUMMED),
-    )
 
 
 def _named(query: UsageQuery, place: _Place, sums: UsageSums) -> Iterator[tuple[tuple[str, ...], Usage]]:

@@ -36,9 +36,9 @@ where number in (select budget from spender where task = ?1)
 _ADD_BUDGET = "insert into budget (task, max_tokens, max_nanos, currency) values (?, ?, ?, ?)"
 _ADD_SPENDER = "insert into spender (task, budget) values (?, ?)"
 _SPEND_AS_PARENT = "insert into spender select ?, budget from spender where task = (select key from task where id = ?)"
-_SPENDINGS = """
-select task, max_tokens, max_nanos, currency, tokens, nanos from budget
-where number in (select budget from spender where task = (select key from task where id = ?)) order by number
+_BUDGETS = "select task, max_tokens, max_nanos, currency, tokens, nanos from budget"
+_SPENDINGS = f"""
+{_BUDGETS} where number in (select budget from spender where task = (select key from task where id = ?)) order by number
 """
 _OF_HOLDER = f"""
 select day, role, model, currency, {_SUMS} from day_usage where workspace = ? and holder = ? limit {_PIECE}
@@ -88,19 +88,23 @@ class SqliteUsage:
 
     async def of_tasks(self, tasks: Sequence[TaskId]) -> Mapping[TaskId, Sequence[Usage]]:
         found: dict[TaskId, list[Usage]] = {}
-        for start in range(0, len(tasks), _PIECE):
-            piece = tasks[start : start + _PIECE]
-            sql = f"{_OF_TASKS} where id in ({', '.join('?' * len(piece))}) order by id, model, currency"
-            for task, *members in await self._reader.rows(sql, piece):
-                found.setdefault(TaskId(task), []).append(Usage(*members))
+        for task, *members in await self._in_pieces(f"{_OF_TASKS} where id in (%s) order by id, model, currency", tasks):
+            found.setdefault(TaskId(task), []).append(Usage(*members))
         return found
 
     async def spendings(self, task: TaskId) -> Sequence[Spending]:
-        rows = await self._reader.rows(_SPENDINGS, (task,))
-        return [
-            Spending(TaskId(owner), Budget(max_tokens, max_nanos, currency), tokens, nanos)
-            for owner, max_tokens, max_nanos, currency, tokens, nanos in rows
-        ]
+        return [_spending(row) for row in await self._reader.rows(_SPENDINGS, (task,))]
+
+    async def budgets(self, tasks: Sequence[TaskId]) -> Mapping[TaskId, Spending]:
+        found = [_spending(row) for row in await self._in_pieces(f"{_BUDGETS} where task in (%s)", tasks)]
+        return {spending.task: spending for spending in found}
+
+    async def _in_pieces(self, sql: str, tasks: Sequence[TaskId]) -> Sequence[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = []
+        for start in range(0, len(tasks), _PIECE):
+            piece = tasks[start : start + _PIECE]
+            found += await self._reader.rows(sql % ", ".join("?" * len(piece)), piece)
+        return found
 
     async def of_days(self, query: UsageQuery) -> Sequence[UsageGroup]:
         return [_group(row) for row in await self._lists.rows(*_days(query))]
@@ -129,6 +133,11 @@ def _add_to_day(db: sqlite3.Connection, owner: Caller, day: int, role: str, usag
     place = (owner.workspace, day, role, owner.name)
     kept = kept_as(usage, db.execute(_OF_DAY, place).fetchall())
     db.execute(_ADD_TO_DAY, (*place, *kept.key, *_sums(kept)))
+
+
+def _spending(row: tuple[Any, ...]) -> Spending:
+    owner, max_tokens, max_nanos, currency, tokens, nanos = row
+    return Spending(TaskId(owner), Budget(max_tokens, max_nanos, currency), tokens, nanos)
 
 
 def _sums(usage: Usage) -> tuple[int, int, int]:

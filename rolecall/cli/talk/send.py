@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from rolecall.cli.talk.lines import Lines
 from rolecall.model.a2a import PAUSED
 
 if TYPE_CHECKING:
-    from worker_sdk import File, HubClient
+    from worker_sdk import Budget, File, HubClient
 
 
 class _Json(click.ParamType[Any]):
@@ -31,6 +32,21 @@ class _Json(click.ParamType[Any]):
             return json.loads(value)
         except ValueError as error:
             self.fail(f"it is not JSON: {error}.", param, ctx)
+
+
+class _Cost(click.ParamType["tuple[str, str]"]):
+    """An amount, and a currency."""
+
+    name = "cost"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        found = _COST.fullmatch(value)
+        if found is None:
+            self.fail(f"{value!r} is not a cost such as 2 or 0.50EUR.", param, ctx)
+        return found[1], (found[2] or "USD").upper()
+
+
+_COST = re.compile(r"([0-9.]{1,20}) ?([A-Za-z]{3})?")
 
 
 @click.command()
@@ -45,6 +61,8 @@ class _Json(click.ParamType[Any]):
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop waiting; the task continues."
 )
+@click.option("--budget", type=_Cost(), metavar="COST", help="What the task may cost with all that it starts: 2, 0.50EUR.")
+@click.option("--budget-tokens", type=click.IntRange(min=1), metavar="N", help="How many tokens they may use.")
 @click.option("--no-stream", is_flag=True, help="Print the answer when it is complete.")
 @hub_options
 def send(
@@ -64,6 +82,7 @@ def send(
     message = _message(text, paths, data)
     role, _, pinned = checked_role(role).partition(":")
     options["instance"] = options["instance"] or pinned or None
+    options["budget"] = _budget(options["budget"], options.pop("budget_tokens"))
     lines = Lines()
     with with_hub(chosen_address(hub, token)) as (client, runner):
         code, answer = runner.run(_send(client, role, message, **options))
@@ -71,9 +90,21 @@ def send(
             line = lines.next("answer> ")
             if line is None:
                 break
-            options |= {"task_id": answer.task_id, "context_id": None}
+            options |= {"task_id": answer.task_id, "context_id": None, "budget": None}
             code, answer = runner.run(_send(client, role, [line], **options))
     click.get_current_context().exit(code)
+
+
+def _budget(cost: tuple[str, str] | None, tokens: int | None) -> Budget | None:
+    from worker_sdk import Budget
+
+    amount, currency = cost or (None, "USD")
+    if amount is None and tokens is None:
+        return None
+    try:
+        return Budget(amount, currency, tokens)
+    except ValueError as error:
+        raise click.UsageError(f"{error}.") from error
 
 
 def _message(text: str | None, paths: Sequence[Path], data: Any) -> list[Any]:
@@ -105,12 +136,21 @@ async def _send(
     context_id: str | None,
     task_id: str | None,
     timeout: float | None,
+    budget: Budget | None,
     no_stream: bool,
 ) -> tuple[int, AnswerPrinter]:
     """The exit code, and the answer. Cancelled: the task is cancelled too."""
     answer = AnswerPrinter(role, quiet=as_json)
     known = (await hub.get_task(task_id)).raw if task_id and no_stream else None
-    stream = hub.stream(role, message, instance=instance, context_id=context_id, task_id=task_id, give_up_after=PATIENCE)
+    stream = hub.stream(
+        role,
+        message,
+        instance=instance,
+        context_id=context_id,
+        task_id=task_id,
+        budget=budget,
+        give_up_after=PATIENCE,
+    )
     try:
         async with asyncio.timeout(timeout):
             await follow(hub, answer, stream, known=known, whole=no_stream)

@@ -12,6 +12,7 @@ from rolecall.model.content import Message
 from rolecall.model.ids import TaskId, is_instance, split_name
 from rolecall.model.push import PushConfig
 from rolecall.model.value import Value, replace
+from rolecall.protocol.callers.usage import read_budget
 from rolecall.protocol.untranslatable import Untranslatable
 
 LONGEST_ID = 256
@@ -137,6 +138,7 @@ def send_of(
         blocking=configuration.blocking,
         history_length=configuration.history_length,
         wait=wait_seconds(metadata),
+        budget=read_budget(metadata) if metadata else None,
         push=configuration.push,
         key=key,
         trace=trace,

@@ -10,6 +10,7 @@ from rolecall.model.command import ListTasks, NamePush, Send, SetPush, Target
 from rolecall.model.ids import TaskId
 from rolecall.model.push import PushConfig
 from rolecall.protocol.callers import params as common
+from rolecall.protocol.callers.usage import read_budget
 from rolecall.protocol.v0_1 import VERSION
 from rolecall.protocol.v0_1.shape import read_message
 from rolecall.protocol.v0_3.requests import read_cancel, read_card, read_get, read_subscribe
@@ -57,6 +58,7 @@ def read_send(
         blocking=False,
         history_length=common.history_length(params),
         wait=common.wait_seconds(metadata),
+        budget=read_budget(metadata) if metadata else None,
         alias=alias or "",
         push=_push(push, TaskId("")) if push else None,
         key=key,

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.cli import run
+from rolecall.model.card import USAGE_EXTENSION
 from tests.unit.cli.scripted_hub import Response, ScriptedHub, chunk, status, task
 
 
@@ -48,6 +49,28 @@ def test_options_reach_the_hub(hub: ScriptedHub) -> None:
     assert sent.body["params"]["metadata"] == {"role": "echo:b"}
     assert (sent.body["params"]["message"]["contextId"], sent.body["params"]["message"]["taskId"]) == ("c9", "t9")
     assert sent.headers["authorization"] == "Bearer s3cret"
+
+
+@pytest.mark.parametrize(
+    ("words", "budget"),
+    [
+        (["--budget", "2"], {"cost": {"amount": "2", "currency": "USD"}}),
+        (["--budget", "0.50eur", "--budget-tokens", "900"], {"tokens": 900, "cost": {"amount": "0.5", "currency": "EUR"}}),
+        (["--budget", "1.5 CHF", "--no-stream"], {"cost": {"amount": "1.5", "currency": "CHF"}}),
+        (["--budget-tokens", "1"], {"tokens": 1}),
+    ],
+)
+def test_a_budget_goes_into_the_metadata(hub: ScriptedHub, words: list[str], budget: dict[str, object]) -> None:
+    _streams(hub, task("completed"))
+    hub.on("message/send", Response(body={"jsonrpc": "2.0", "id": "1", "result": task("completed")}))
+    assert run(["send", "echo", "x", *words]) == 0
+    assert hub.requests[0].body["params"]["metadata"] == {USAGE_EXTENSION: {"budget": budget}}
+
+
+@pytest.mark.parametrize("words", [["--budget", "much"], ["--budget", "0"], ["--budget", "1.2.3"], ["--budget-tokens", "0"]])
+def test_a_wrong_budget_is_a_usage_error(hub: ScriptedHub, words: list[str]) -> None:
+    assert run(["send", "echo", "x", *words]) == 2
+    assert hub.requests == []
 
 
 def test_dash_reads_stdin(hub: ScriptedHub, monkeypatch: pytest.MonkeyPatch) -> None:

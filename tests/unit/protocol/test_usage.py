@@ -9,14 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rolecall.errors import InvalidParams
 from rolecall.model.a2a import Logged, WorkerEvent
 from rolecall.model.card import USAGE_EXTENSION
-from rolecall.model.ids import Cursor
+from rolecall.model.command import Target
+from rolecall.model.ids import Cursor, TaskId
 from rolecall.model.usage import (
     LONGEST_MODEL,
     MAX_REPORTS,
     MOST_NANOS,
     MOST_TOKENS,
+    Budget,
+    Spending,
     Usage,
     UsageSums,
     amount_text,
@@ -24,6 +28,7 @@ from rolecall.model.usage import (
     nanos_of,
     read_reports,
 )
+from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.text.jsontext import parse
 from tests.unit.protocol.test_codec import IDS, codec, event_of, fold_of, folded, logged, status, task, turn
 
@@ -255,3 +260,65 @@ def test_a_first_task_keeps_its_sums() -> None:
     first = task("completed", metadata={USAGE_EXTENSION: [REPORT]})
     (event,) = codec.begin(first, IDS, turn("hi"))
     assert parse(event.body)["metadata"][USAGE_EXTENSION] == [REPORT]
+
+
+# --- budgets
+
+
+def called(dialect: str, budget: Any, *, inside: bool = False) -> Budget | None:
+    """What a call with that in its metadata, or in its message's, has for a budget."""
+    part = {"0.1": {"type": "text", "text": "x"}, "0.3": {"kind": "text", "text": "x"}, "1.0": {"text": "x"}}[dialect]
+    role = "ROLE_USER" if dialect == "1.0" else "user"
+    metadata = {USAGE_EXTENSION: budget}
+    message = {"role": role, "messageId": "m", "parts": [part], **({"metadata": metadata} if inside else {})}
+    params = {"id": "t", "message": message, **({} if inside else {"metadata": metadata})}
+    return DIALECTS[dialect].requests.read_send(params, Target()).budget
+
+
+@pytest.mark.parametrize("dialect", ["0.1", "0.3", "1.0"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_call_has_its_budget_in_every_version(dialect: str, inside: bool) -> None:
+    both = Budget(1000, 2_500_000_000, "EUR")
+    assert called(dialect, {"budget": both.document()}, inside=inside) == both
+    assert called(dialect, {"budget": {"tokens": 5.0}}, inside=inside) == Budget(5)
+    assert called(dialect, {"budget": {"cost": {"amount": 1e-9, "currency": "USD"}}}, inside=inside) == Budget(None, 1, "USD")
+    assert called(dialect, {"other": 1}, inside=inside) is None
+    assert called(dialect, None, inside=inside) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "why"),
+    [
+        ([REPORT], "must be an object"),
+        ({"budget": 1}, "must be an object with tokens, a cost, or both"),
+        ({"budget": {}}, "must be an object with tokens, a cost, or both"),
+        ({"budget": {"tokens": 0}}, "more than nothing"),
+        ({"budget": {"cost": {"amount": "0.0000000001", "currency": "USD"}}}, "more than nothing"),
+        ({"budget": {"tokens": -1}}, "a whole number"),
+        ({"budget": {"tokens": "many"}}, "a whole number"),
+        ({"budget": {"cost": 1}}, "an object with amount and currency"),
+        ({"budget": {"cost": {"amount": "1", "currency": "$"}}}, "three capital letters"),
+        ({"budget": {"cost": {"amount": 10**400, "currency": "USD"}}}, "a decimal number"),
+    ],
+)
+def test_a_wrong_budget_is_refused_and_says_why(own: Any, why: str) -> None:
+    with pytest.raises(InvalidParams, match=why):
+        called("0.3", own)
+
+
+def test_a_budget_is_spent_when_nothing_of_it_is_left() -> None:
+    spending = Spending(TaskId("t"), Budget(100, 10**9, "USD"))
+    assert spending.spent == ()
+    more = spending.plus(Usage("m", 50, 49, 10**9 - 1, "USD")).plus(Usage("m", 0, 0, 10**9, "EUR"))
+    assert more.spent == ()
+    assert more.plus(Usage("m", 1)).spent == ("100 of 100 tokens",)
+    assert more.plus(Usage("m", 0, 0, 1, "USD")).spent == ("1 of 1 USD",)
+    assert more.plus(Usage("m", 9, 1, 2, "USD")).spent == ("1.000000001 of 1 USD", "109 of 100 tokens")
+    assert more.figures == {
+        "spentCost": "0.999999999",
+        "budgetCost": "1",
+        "currency": "USD",
+        "spentTokens": "99",
+        "budgetTokens": "100",
+    }
+    assert Spending(TaskId("t"), Budget(5)).figures == {"spentTokens": "0", "budgetTokens": "5"}

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from rolecall.model.card import USAGE_EXTENSION
 from tests.helpers.raw_server import LAST_CHUNK, Peer, RawServer, Script, always, answer, chunk, chunked_head
 from worker_sdk import (
     AuthError,
+    Budget,
+    BudgetSpent,
     File,
     Forbidden,
     HubBusy,
@@ -123,6 +126,32 @@ async def test_a_call_names_a_skill_and_returns_the_reply_or_its_model() -> None
     ]
     assert second["message"]["metadata"] == {"k": "v"}
     assert "metadata" not in second
+
+
+async def test_a_budget_goes_into_the_metadata_of_every_call() -> None:
+    body = chunked_head("text/event-stream") + frame(1, TASK) + LAST_CHUNK
+    async with RawServer(always(body)) as server, HubClient(server.url) as hub:
+        tokens, cost = Budget(tokens=5), Budget("0.5")
+        for stream in (hub.stream("echo", "x", budget=tokens), hub.stream_to_agent("echo", "x", budget=cost)):
+            async with stream:
+                assert [event.kind async for event in stream] == ["task"]
+        await hub.call("echo", "x", budget=Budget(2, "EUR"), skill="s")
+        await hub.send_to_agent("echo", "x", budget=Budget(tokens=5), metadata={"a": 1})
+    five = {USAGE_EXTENSION: {"budget": {"tokens": 5}}}
+    assert [json.loads(request.body)["params"]["metadata"] for request in server.requests] == [
+        five,
+        {USAGE_EXTENSION: {"budget": {"cost": {"amount": "0.5", "currency": "USD"}}}},
+        {"skill": "s", USAGE_EXTENSION: {"budget": {"cost": {"amount": "2", "currency": "EUR"}}}},
+        {"a": 1, **five},
+    ]
+
+
+async def test_a_refusal_for_a_spent_budget_has_the_figures() -> None:
+    refusal = fault(-32000, "BUDGET_SPENT", spentCost="2.1", budgetCost="2", currency="USD", chain="a > b")
+    async with RawServer(always(answer(refusal))) as server, HubClient(server.url) as hub:
+        with pytest.raises(BudgetSpent) as refused:
+            await hub.call("echo", "x")
+    assert (refused.value.facts["spentCost"], refused.value.facts["chain"]) == ("2.1", "a > b")
 
 
 class Wrong(BaseModel):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rolecall import Message, NeedInput, Status, Task, TooLarge, Usage, Worker
+from rolecall import Budget, BudgetSpent, Message, NeedInput, Status, Task, TooLarge, Usage, Worker
 from rolecall.model.card import USAGE_EXTENSION
 from tests.unit.worker_sdk.test_worker import HandlerStream, until, worker_of
 from worker_sdk.calling.reply import StreamEvent
@@ -249,3 +249,73 @@ async def test_what_cannot_be_reported_raises() -> None:
 def test_a_workers_card_says_that_it_reports_usage() -> None:
     extensions = worker_of(coroutine).card("http://127.0.0.1:1/")["capabilities"]["extensions"]
     assert USAGE_EXTENSION in [extension["uri"] for extension in extensions]
+
+
+# --- budgets
+
+
+@pytest.mark.parametrize(
+    ("budget", "document"),
+    [
+        (Budget(2), {"cost": {"amount": "2", "currency": "USD"}}),
+        (Budget("0.50", "EUR"), {"cost": {"amount": "0.5", "currency": "EUR"}}),
+        (Budget(tokens=10), {"tokens": 10}),
+        (Budget(0.1, tokens=10), {"tokens": 10, "cost": {"amount": "0.1", "currency": "USD"}}),
+    ],
+)
+def test_a_budget_is_written_as_the_hub_reads_it(budget: Budget, document: Any) -> None:
+    assert budget.metadata() == {USAGE_EXTENSION: {"budget": document}}
+
+
+@pytest.mark.parametrize("members", [{}, {"cost": 0}, {"cost": -1}, {"cost": 1, "currency": "$"}, {"tokens": 0}, {"cost": "x"}])
+def test_what_is_no_budget_raises(members: Any) -> None:
+    with pytest.raises(ValueError):
+        Budget(**members)
+
+
+def workers() -> tuple[Worker, Worker, Worker]:
+    """A planner calls a writer as often as its text tells, if once with 15 tokens; the writer calls a checker twice.
+    Each uses 10 tokens.
+    """
+    planner, writer, checker = (Worker(role) for role in ("planner", "writer", "checker"))
+
+    @planner.on_message
+    async def plan(text: str, task: Task) -> str:
+        task.usage(input_tokens=10)
+        found = ""
+        for number in range(int(text)):
+            try:
+                found = (await task.call("writer", "x", budget=Budget(tokens=15) if text == "1" else None)).text
+            except BudgetSpent as error:
+                return f"after {number}: {error.facts['spentTokens']} of {error.facts['budgetTokens']}, {error.facts['chain']}"
+        return found
+
+    @writer.on_message
+    async def write(text: str, task: Task) -> str:
+        task.usage(input_tokens=10)
+        await task.call("checker", "x")
+        try:
+            await task.call("checker", "x")
+        except BudgetSpent as error:
+            return f"{error.facts['spentTokens']} of {error.facts['budgetTokens']}, {error.facts['chain']}"
+        return "done"
+
+    @checker.on_message
+    async def check(text: str, task: Task) -> None:
+        task.usage(input_tokens=10)
+
+    return planner, writer, checker
+
+
+async def test_a_test_of_workers_keeps_to_the_budget_of_its_tree() -> None:
+    planner, writer, checker = workers()
+    async with planner.test(roles={"writer": writer, "checker": checker}) as t:
+        assert (await t.call("4")).text == "done"
+        assert (await t.call("4", budget=Budget(tokens=60))).text == "after 2: 60 of 60, planner > writer"
+        assert (await t.call("4", budget=Budget(1))).text == "done"
+
+
+async def test_a_call_in_a_task_may_have_a_smaller_budget() -> None:
+    planner, writer, checker = workers()
+    async with planner.test(roles={"writer": writer, "checker": checker}) as t:
+        assert (await t.call("1", budget=Budget(1))).text == "20 of 15, planner > writer > checker"
