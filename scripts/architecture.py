@@ -39,6 +39,7 @@ SMALL = {
     "rolecall.log": "rolecall.model",
     "rolecall.toml_file": "rolecall.model",
     "rolecall.testing": "worker_sdk",
+    "rolecall.sync": "worker_sdk",
 }
 """Modules that stand for themselves, and the room whose box they are drawn in."""
 _WIDTH, _MARGIN, _GAP, _BETWEEN = 1080, 20, 24, 58

@@ -29,7 +29,7 @@ def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             yield hub
 
 
-@pytest.mark.parametrize(("program", "printed"), [("call", "called"), ("late", "late-printed")])
+@pytest.mark.parametrize(("program", "printed"), [("call", "called"), ("late", "late-printed"), ("sync", "sync-printed")])
 def test_a_program_of_the_page_prints_what_the_page_says(hub: ReachableHub, tmp_path: Path, program: str, printed: str) -> None:
     (tmp_path / "program.py").write_text(BLOCKS[program])
     env = environment(hub.for_callers)

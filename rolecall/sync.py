@@ -1,0 +1,8 @@
+"""For scripts and notebooks: `from rolecall.sync import HubClient`. The same client without `await`."""
+
+from __future__ import annotations
+
+from worker_sdk.calling.blocking.client import HubClient
+from worker_sdk.calling.blocking.loop import HubStream
+
+__all__ = ["HubClient", "HubStream"]
