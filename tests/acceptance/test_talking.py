@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.processes import ROLECALL, ROOT, HubProcess, environment, start_hub, start_worker, wait_for
+from tests.helpers.processes import ROLECALL, ROOT, HubProcess, environment, start_hub, start_worker
 from tests.helpers.terminal import Terminal
 
 COUNTER = """
@@ -24,6 +25,19 @@ async def count(text: str):
     for step in range(1, 5):
         yield Status(f"step {step}", done=step, total=4)
     yield "counted"
+
+
+worker.run()
+"""
+SENDS_BACK = """
+from rolecall import File, Worker
+
+worker = Worker("returner")
+
+
+@worker.on_message
+async def copy(file: File):
+    yield file
 
 
 worker.run()
@@ -134,6 +148,20 @@ def test_send_asks_on_a_terminal_and_sends_the_answer(hub: HubProcess) -> None:
         assert "answer> " not in terminal.text
 
 
+def test_a_file_goes_in_and_its_answer_is_saved_without_overwriting(hub: HubProcess, tmp_path: Path) -> None:
+    worker = tmp_path / "returner.py"
+    worker.write_text(SENDS_BACK)
+    raw = os.urandom(600_000)
+    (tmp_path / "picture.png").write_bytes(raw)
+    with start_worker(worker, "returner:one", hub.url, log=tmp_path / "returner.log"):
+        for name in ("picture.png", "picture-2.png"):
+            words = ("send", "returner", "--file", f"{tmp_path}/picture.png", "--output", f"{tmp_path}/saved")
+            done = in_pipe(hub, *words)
+            assert done.returncode == 0, done.stderr
+            assert f"saved {tmp_path}/saved/{name}" in done.stderr
+            assert (tmp_path / "saved" / name).read_bytes() == raw
+
+
 def test_ctrl_c_cancels_what_was_sent(hub: HubProcess) -> None:
     with Terminal([*ROLECALL, "send", "storyteller", "a cat"], env={"ROLECALL_HUB": hub.url}) as terminal:
         terminal.expect("nobody had asked")
@@ -174,7 +202,9 @@ def test_the_inbox_lists_the_longest_wait_first_and_answers(hub: HubProcess) -> 
     assert again.returncode == 1
     assert "[NOT_WAITING]" in again.stderr
     assert in_pipe(hub, "inbox", "answer", second[1], "no").returncode == 1
-    wait_for(lambda: in_pipe(hub, "inbox").stdout == "", 10)
+    left = in_pipe(hub, "inbox").stdout
+    assert first[1] not in left
+    assert second[1] not in left
 
 
 def test_the_commands_of_the_page_run(hub: HubProcess) -> None:

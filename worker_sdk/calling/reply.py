@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rolecall.model.a2a import PAUSED, TERMINAL, EventKind, JsonObject, TaskState, WorkerEvent
@@ -50,6 +54,14 @@ class Reply:
     @property
     def artifacts(self) -> Sequence[Artifact]:
         return [artifact_of(document, self.found) for document in self.raw.get("artifacts") or ()]
+
+    async def save(self, folder: str | os.PathLike[str]) -> Sequence[Path]:
+        """Save the files into a folder, which is made if there is none. A name that is taken gets a number. Returns their
+        paths. RolecallError, OSError.
+        """
+        place = Path(folder)
+        await asyncio.to_thread(place.mkdir, parents=True, exist_ok=True)
+        return [await file.save(await asyncio.to_thread(_free_path, place / file.own_name)) for file in self.files]
 
     @property
     def files(self) -> Sequence[File]:
@@ -225,6 +237,11 @@ def event_of(result: Any, cursor: str | None, files: Files | None = None) -> Str
     event = _read_event(result)
     kind, text = _kind_and_text(event)
     return StreamEvent(kind, text, event.state, event.document, cursor, found=_files_in(event.document, files))
+
+
+def _free_path(path: Path) -> Path:
+    numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
+    return path if not path.exists() else next(one for one in numbered if not one.exists())
 
 
 def _files_in(document: JsonObject, files: Files | None) -> Mapping[str, File]:

@@ -39,6 +39,11 @@ class File:
         self.media_type = media_type or (guess_type(self.name)[0] if path is not None else None)
 
     @property
+    def own_name(self) -> str:
+        """The name without folders: it is another's, and must not lead out of the folder that the file is saved in."""
+        return _own_name(self.name) or "file"
+
+    @property
     def size(self) -> int | None:
         """In bytes. Of a file at the hub, what its sender says; None: it does not."""
         return self.content.size
@@ -76,7 +81,7 @@ class File:
         """
         target = Path(path)
         if await asyncio.to_thread(target.is_dir):
-            target = target / (_own_name(self.name) or "file")
+            target = target / self.own_name
         part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
         try:
             with await asyncio.to_thread(part.open, "wb") as out:
@@ -109,6 +114,5 @@ class File:
 
 
 def _own_name(name: str) -> str:
-    """Without folders: the name is another's, and must not lead out of the folder that it is saved in."""
     last = re.split(r"[/\\]", name)[-1]
     return "".join(character for character in last if character.isprintable()).strip(" .")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mimetypes import guess_type
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,14 +12,11 @@ if TYPE_CHECKING:
 
 
 def file_at(path: Path) -> File:
-    """CommandError: it cannot be read."""
-    try:
-        return file_of(path.name, path.read_bytes())
-    except OSError as error:
-        raise CommandError(f"{path} cannot be read: {error.strerror}", "USAGE", 2) from error
-
-
-def file_of(name: str, raw: bytes) -> File:
+    """It is read when it is sent. CommandError: it cannot be read."""
     from worker_sdk import File
 
-    return File(name, guess_type(name)[0] or "application/octet-stream", raw)
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror}", "USAGE", 2) from error
+    return File(path=path)

@@ -16,12 +16,12 @@ from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow
 from rolecall.cli.completion import complete_role
 from rolecall.cli.connect import chosen_address, hub_options, problem, with_hub
 from rolecall.cli.output import checked_role, print_json, print_notice
-from rolecall.cli.talk.files import file_at, file_of
+from rolecall.cli.talk.files import file_at
 from rolecall.cli.talk.lines import Lines
 from rolecall.model.a2a import PAUSED
 
 if TYPE_CHECKING:
-    from worker_sdk import Budget, File, HubClient
+    from worker_sdk import Budget, HubClient
 
 
 class _Json(click.ParamType[Any]):
@@ -54,6 +54,7 @@ _COST = re.compile(r"([0-9.]{1,20}) ?([A-Za-z]{3})?")
 @click.argument("text", required=False)
 @click.option("--file", "paths", type=Path, multiple=True, metavar="PATH", help="Send this file too. Can be repeated.")
 @click.option("--data", type=_Json(), metavar="JSON", help="Send this as a data part.")
+@click.option("--output", type=Path, metavar="DIR", help="Save the files of the answer there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the finished task (or message) as JSON instead of its text.")
 @click.option("--instance", metavar="NAME", help="Only this instance of the role; role:instance means the same.")
 @click.option("--context-id", metavar="ID", help="Continue a conversation.")
@@ -108,6 +109,8 @@ def _budget(cost: tuple[str, str] | None, tokens: int | None) -> Budget | None:
 
 
 def _message(text: str | None, paths: Sequence[Path], data: Any) -> list[Any]:
+    from worker_sdk import File
+
     parts: list[str | File | dict[str, Any]] = []
     if text == "-":
         raw = sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else sys.stdin.read().encode()
@@ -115,7 +118,7 @@ def _message(text: str | None, paths: Sequence[Path], data: Any) -> list[Any]:
             text = raw.decode()
         except UnicodeDecodeError:
             text = None
-            parts.append(file_of("stdin", raw))
+            parts.append(File("stdin", "application/octet-stream", raw))
     if text is not None and text.strip():
         parts.insert(0, text)
     parts += [file_at(path) for path in paths]
@@ -132,6 +135,7 @@ async def _send(
     message: list[Any],
     *,
     as_json: bool,
+    output: Path | None,
     instance: str | None,
     context_id: str | None,
     task_id: str | None,
@@ -163,7 +167,11 @@ async def _send(
         raise
     if as_json:
         print_json(answer.message or (await hub.get_task(answer.task_id or "")).raw)
-    return await answer.close(hub), answer
+    code = await answer.close(hub)
+    if output is not None and answer.task_id is not None:
+        for path in await (await hub.get_task(answer.task_id)).save(output):
+            print_notice(f"saved {path}")
+    return code, answer
 
 
 async def _cancel(hub: HubClient, task_id: str) -> None:

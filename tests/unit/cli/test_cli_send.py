@@ -329,7 +329,7 @@ def test_files_and_data_go_with_the_text_or_without_one(hub: ScriptedHub, tmp_pa
     text, note, raw, data = _parts(hub)
     assert text == {"kind": "text", "text": "look"}
     assert note["file"] == {"name": "note.txt", "mimeType": "text/plain", "bytes": "bm90ZWQ="}
-    assert raw["file"] == {"name": "raw", "mimeType": "application/octet-stream", "bytes": "/wA="}
+    assert raw["file"] == {"name": "raw", "bytes": "/wA="}
     assert data == {"kind": "data", "data": {"order": 7}}
     hub.requests.clear()
     assert run(["send", "echo", *arguments[-2:]]) == 0
