@@ -12,7 +12,7 @@ from rolecall.cli.output import print_data, print_facts, print_json, print_notic
 from rolecall.cli.tasks import history, lists
 from rolecall.cli.tasks.ids import whole_id
 from rolecall.cli.tasks.reasons import in_words
-from rolecall.cli.tasks.tree import print_tree
+from rolecall.cli.tasks.tree import budgets_in_words, print_tree, used_in_words
 from rolecall.model.task import COUNTED
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ async def show_task(hub: HubClient, task_id: str, as_json: bool) -> None:
     TASK_ID may be the beginning or the end of the id.
     """
     task_id = await whole_id(hub, task_id)
-    task, branches = (await hub.get_task(task_id)).raw, (await hub.task_tree(task_id))["tasks"]
+    task, tree = (await hub.get_task(task_id)).raw, await hub.task_tree(task_id)
+    branches = tree["tasks"]
     if as_json:
         print_json({**task, "tree": branches})
         return
@@ -74,10 +75,12 @@ async def show_task(hub: HubClient, task_id: str, as_json: bool) -> None:
     facts += [("since", status.get("timestamp")), ("says", text_of(status.get("message") or {}))]
     if decision is not None:
         facts += [("worker", decision["worker"]), ("because", in_words(decision))]
+    if len(branches) == 1:
+        facts += [("used", used_in_words(tree["usage"])), *budgets_in_words(branches)]
     print_facts(facts)
     if len(branches) > 1:
         print_data("")
-        print_tree(branches)
+        print_tree(tree)
     for artifact in task.get("artifacts") or []:
         print_data(f"\n{artifact.get('name') or artifact.get('artifactId')}:\n{text_of(artifact)}")
 
