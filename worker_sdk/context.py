@@ -232,6 +232,7 @@ class Task:
         role: str,
         message: MessageLike,
         *,
+        skill: str | None = None,
         instance: str | None = None,
         context_id: str | None = None,
         task_id: str | None = None,
@@ -253,7 +254,9 @@ class Task:
         words = [f"within={within:.3f}"] if within is not None else []
         words += ["goes-on"] if goes_on else []
         words += ["again"] if again else []
-        path, params = role_request(role, instance, message, task_id, context_id, call_metadata(metadata, budget=budget), files)
+        path, params = role_request(
+            role, instance, message, task_id, context_id, call_metadata(metadata, skill=skill, budget=budget), files
+        )
         return HubStream(
             self._link(*words),
             path,

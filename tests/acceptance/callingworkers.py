@@ -16,7 +16,7 @@ spread, shouter, store, client, slow, waiter, quiet = (
     Worker(role) for role in ("spread", "shouter", "store", "client", "slow", "waiter", "quiet")
 )
 spender, spender_below = (Worker(role) for role in ("spender", "below"))
-owner, plain, safe = Worker("owner"), Worker("safe"), Worker("safe", idempotent=True)
+both, owner, plain, safe = Worker("both"), Worker("owner"), Worker("safe"), Worker("safe", idempotent=True)
 
 
 @planner.on_message
@@ -58,6 +58,19 @@ async def take_long(text: str) -> str:
 @owner.on_message
 async def have_it_done(text: str, task: Task) -> str:
     return (await task.call("safe", text)).text
+
+
+@both.on_message
+async def ask_and_call(text: str, task: Task) -> AsyncGenerator[str | NeedInput, None]:
+    """Asks its caller, and calls another while it waits."""
+
+    async def call_later() -> str:
+        await asyncio.sleep(0.5)
+        return (await task.call("shouter", text)).text
+
+    called = asyncio.create_task(call_later())
+    answer = yield NeedInput("Which?")
+    yield f"{await called} {answer.text}"
 
 
 @quiet.on_message

@@ -204,6 +204,15 @@ def test_a_tree_that_asks_ends_with_the_worker_in_its_middle(agents: Agents) -> 
     assert refused["error"]["code"] == -32602
 
 
+def test_a_task_that_asks_can_start_its_first_child_meanwhile(agents: Agents) -> None:
+    for name in ("both", "shouter"):
+        agents.start(name)
+    task = agents.send("both", "go")
+    assert task["status"]["state"] == "input-required"
+    wait_for(lambda: agents.states("shouter") == ["completed"])
+    assert text_of(agents.send("both", "this", taskId=task["id"])) == "GO this"
+
+
 def test_a_question_that_a_handler_gives_up_leaves_its_task_at_work(agents: Agents) -> None:
     for name in ("quiet", "asker"):
         agents.start(name)

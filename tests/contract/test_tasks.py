@@ -631,3 +631,16 @@ async def test_paused_tasks_that_have_started_others_are_found(engine: Engine) -
     assert {row.id for row in await engine.tasks.paused_parents()} == {root.id, middle.id}
     await append(engine, middle.id, status(TaskState.COMPLETED), after=1)
     assert [row.id for row in await engine.tasks.paused_parents()] == [root.id]
+
+
+async def test_a_paused_task_is_found_by_its_workspace(engine: Engine) -> None:
+    row = a_row()
+    await engine.tasks.admit(row, a_turn())
+    assert await engine.tasks.paused_task(ANNA.workspace, row.id) is None
+    await append(engine, row.id, status(TaskState.INPUT_REQUIRED))
+    found = await engine.tasks.paused_task(ANNA.workspace, row.id)
+    assert found is not None and (found.id, found.caller, found.state) == (row.id, ANNA, TaskState.INPUT_REQUIRED)
+    assert await engine.tasks.paused_task("elsewhere", row.id) is None
+    assert await engine.tasks.paused_task(ANNA.workspace, TaskId("none")) is None
+    await append(engine, row.id, DONE, after=1)
+    assert await engine.tasks.paused_task(ANNA.workspace, row.id) is None

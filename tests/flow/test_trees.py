@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -22,7 +23,7 @@ from rolecall.errors import (
     WorkerUnreachable,
 )
 from rolecall.model.a2a import TaskState
-from rolecall.model.ids import TaskId
+from rolecall.model.ids import TaskId, WorkerId
 from rolecall.model.principal import LOCAL, Kind, Principal
 from rolecall.model.value import replace
 from rolecall.protocol.text.jsontext import parse
@@ -317,6 +318,39 @@ async def test_only_the_worker_of_a_running_task_calls_in_it(system: System) -> 
     await cancelled(system, root)
     with pytest.raises(ParentOver):
         trees.caller_of(LOCAL, call)
+
+
+async def test_a_paused_task_may_start_others_until_it_ends(stored_system: System) -> None:
+    system = stored_system
+    root = await begun(system, "planner", task(), status("input-required"))
+    await settled()
+    call = await within(system, root)
+    with pytest.raises(ParentOver):
+        system.hub.trees.caller_of(LOCAL, call)
+    for wrong in (replace(call, task=TaskId("none")), replace(call, worker=WorkerId("planner", "b"))):
+        with suppress(LeaseUnknown):
+            await system.hub.trees.recall(LOCAL, wrong)
+    await system.hub.trees.recall(LOCAL, call)
+    one = await child(system, root, "writer")
+    await cancelled(system, root)
+    assert await state_of(system, one) is TaskState.CANCELED
+    await system.hub.trees.recall(LOCAL, call)
+    with pytest.raises(ParentOver):
+        system.hub.trees.caller_of(LOCAL, call)
+
+
+async def test_a_task_that_ends_while_it_is_taken_up_starts_no_other(system: System) -> None:
+    root = await begun(system, "planner", task(), status("input-required"))
+    await settled()
+    call = await within(system, root)
+    read = system.engine.hold_after("tasks.paused_task")
+    pending = asyncio.create_task(system.hub.trees.recall(LOCAL, call))
+    await read.reached.wait()
+    await cancelled(system, root)
+    read.release()
+    await pending
+    with pytest.raises(ParentOver):
+        system.hub.trees.caller_of(LOCAL, call)
 
 
 async def test_a_worker_has_to_do_with_its_own_children_only(system: System) -> None:

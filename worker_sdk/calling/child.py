@@ -11,12 +11,13 @@ from rolecall.model.a2a import PAUSED, JsonObject
 from worker_sdk.calling.http import HubLink
 from worker_sdk.calling.reply import Reply, read_reply, reply_of
 from worker_sdk.calling.stream import HubStream
-from worker_sdk.errors import InvalidRequest, RolecallError, TaskNotFound
+from worker_sdk.errors import HubBusy, HubUnreachable, InvalidRequest, RolecallError, TaskNotFound
 from worker_sdk.files.parts import Files
 from worker_sdk.words import Message
 
 _CANCEL_WAIT = 2.0
 _LOOK_WAIT = 2.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 GIVE_UP_AFTER = 60.0
 
 
@@ -111,6 +112,19 @@ class ChildCall:
         return _mark(reply.raw.get("status") or {}) != _mark(self._status)
 
     async def _now(self) -> Reply:
+        """The child as it is, as soon as the hub can be asked."""
+        loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE
+        until = loop.time() + GIVE_UP_AFTER
+        while True:
+            try:
+                return await self._read()
+            except (HubUnreachable, HubBusy):
+                if loop.time() > until:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _read(self) -> Reply:
         return await read_reply(await self._link().call("/", "tasks/get", self._named, timeout=30.0), self._files)
 
     async def _leave(self) -> None:

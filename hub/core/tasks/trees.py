@@ -98,14 +98,7 @@ class Trees:
 
     def caller_of(self, holder: Principal, call: ParentCall) -> Caller:
         """In whose name the worker calls: the caller of the task that it works on. LeaseUnknown, ParentOver, CallerGone."""
-        lease = self._deps.engine.registry.get(holder.workspace, call.worker)
-        if (
-            lease is None
-            or (holder != LOCAL and lease.owner != holder.name)
-            or lease.epoch != call.epoch
-            or not hmac.compare_digest(lease.secret.encode(), call.secret.encode())
-        ):
-            raise LeaseUnknown
+        self._check_lease(holder, call)
         parent = self._running(call.task)
         if (
             parent is None
@@ -118,6 +111,33 @@ class Trees:
         if call.resumed:
             self.on_resume(call.task)
         return parent.caller
+
+    async def recall(self, holder: Principal, call: ParentCall) -> None:
+        """Take up a task of that worker that is paused, and has started no other: only the store has it. LeaseUnknown."""
+        self._check_lease(holder, call)
+        if self._running(call.task) is not None or not await self._kept(holder.workspace, call):
+            return
+        # It may have ended while it was read. Whatever ends it from here on is noticed.
+        if not await self._kept(holder.workspace, call) and self._relays.of(call.task) is None:
+            self._parents.pop(call.task, None)
+
+    async def _kept(self, workspace: str, call: ParentCall) -> bool:
+        """Keep the task, if it is paused at that worker."""
+        row = await self._tasks.paused_task(workspace, call.task)
+        if row is None or (row.worker, row.epoch) != (call.worker, call.epoch):
+            return False
+        self.keep_paused(row)
+        return True
+
+    def _check_lease(self, holder: Principal, call: ParentCall) -> None:
+        lease = self._deps.engine.registry.get(holder.workspace, call.worker)
+        if (
+            lease is None
+            or (holder != LOCAL and lease.owner != holder.name)
+            or lease.epoch != call.epoch
+            or not hmac.compare_digest(lease.secret.encode(), call.secret.encode())
+        ):
+            raise LeaseUnknown
 
     async def check_child(self, call: ParentCall, task: TaskId) -> None:
         """A worker has to do with the children of its own task only. TaskNotFound."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from typing import Protocol
 
 from hub.core.observe import Observer
@@ -77,6 +78,13 @@ class Calls:
         if operation not in _WITHIN_TASKS:
             raise UnsupportedOperation("Within a task a worker can send messages, and read and cancel what it started.")
         return self._operations.caller_of(require(request.principal, Right.ENROL), parent), parent
+
+    async def recall(self, request: Request) -> None:
+        """Before `caller_of` of a request with the header `PARENT`, which reads no store: take up a task that only that has."""
+        with suppress(HubError):  # `caller_of` raises it
+            parent = read_parent_call(request)
+            if parent is not None:
+                await self._operations.recall(require(request.principal, Right.ENROL), parent)
 
     async def serve(self, request: Request, call: OperationCall, framing: Framing) -> None:
         """Answer a request that is one call. ClientDisconnected, TokenEnded, AnswerNotSent."""

@@ -9,7 +9,7 @@ from hub.inbound.a2a.batches import Batches
 from hub.inbound.a2a.calls import Calls
 from hub.inbound.a2a.operations import OperationCall
 from hub.inbound.middleware.audit import record
-from hub.inbound.middleware.headers import extension_headers, read_call_headers, version_of
+from hub.inbound.middleware.headers import PARENT, extension_headers, read_call_headers, version_of
 from hub.inbound.middleware.rate_limiter import counted_caller
 from hub.inbound.middleware.refusal import BODY_UNREAD
 from hub.inbound.middleware.request import Request
@@ -82,6 +82,8 @@ class JsonRpc:
         framing = _UNREAD
         try:
             document = read_body(await request.json(self._max_body), self._max_depth)
+            if PARENT in request.headers:
+                await self._calls.recall(request)
             if isinstance(document, list) and only is None:
                 await self._batch(document, target, request)
                 return

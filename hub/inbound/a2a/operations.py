@@ -110,6 +110,9 @@ class Operations:
         """LeaseUnknown, ParentOver, CallerGone."""
         return self._hub.trees.caller_of(holder, parent)
 
+    def recall(self, holder: Principal, parent: ParentCall) -> Awaitable[None]:
+        return self._hub.trees.recall(holder, parent)
+
     def answer(self, call: OperationCall) -> Awaitable[bytes]:
         """The result's JSON."""
         handler = self._table.get(call.operation)

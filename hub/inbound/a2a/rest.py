@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hub.inbound.a2a.calls import Calls
 from hub.inbound.a2a.operations import OperationCall
-from hub.inbound.middleware.headers import read_call_headers, version_of
+from hub.inbound.middleware.headers import PARENT, read_call_headers, version_of
 from hub.inbound.middleware.refusal import BODY_UNREAD, retry_after_of
 from hub.inbound.middleware.request import Request
 from rolecall.errors import ClientDisconnected, HubError, InvalidRequest, TokenEnded
@@ -70,6 +70,8 @@ class Rest:
             await self._calls.refuse(request, error, _FRAMING)
 
     async def _read_call(self, request: Request, route: RestRoute, operation: Operation) -> OperationCall:
+        if PARENT in request.headers:
+            await self._calls.recall(request)
         caller, parent = self._calls.caller_of(request, operation)
         if operation in _WITH_BODY:
             # The query is ignored: it would be passed to a worker, and may hold a secret of an intermediary.

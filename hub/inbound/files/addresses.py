@@ -49,7 +49,7 @@ from rolecall.errors import (
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import ParentCall
 from rolecall.model.ids import Caller, FileId, TaskId, is_file_id
-from rolecall.model.principal import Right
+from rolecall.model.principal import Principal, Right
 from rolecall.model.task import StoredFile
 from rolecall.protocol.faults import fault_of
 from rolecall.protocol.problem import problem_body
@@ -124,7 +124,7 @@ class FileAddresses:
 
     @documented("Upload a file, or its beginning.", *_SENT, answers={201: FileItem}, takes_bytes=True)
     async def create(self, request: Request, query: UploadStart) -> None:
-        owner, task = self._sender(request)
+        owner, task = await self._sender(request)
         body, whole, sent = UploadBody(request), query.complete != "?0", _length(request)
         if query.length is not None and sent is not None and sent > query.length:
             raise TooManyBytes(query.length)
@@ -150,7 +150,7 @@ class FileAddresses:
         takes_bytes=True,
     )
     async def add(self, request: Request, file: FileInPath, query: UploadPiece) -> None:
-        owner, task = self._sender(request)
+        owner, task = await self._sender(request)
         _length(request)
         body, whole = UploadBody(request), query.complete != "?0"
         with recorded(owner, "upload", file):
@@ -184,20 +184,24 @@ class FileAddresses:
 
     # --- details
 
-    def _sender(self, request: Request) -> tuple[Caller, TaskId | None]:
+    async def _sender(self, request: Request) -> tuple[Caller, TaskId | None]:
         """Whose the file is, and the task that has it if a worker sends it for one. LeaseUnknown, ParentOver, CallerGone,
         InvalidParams.
         """
         holder, parent = require(request.principal, _right(request)), _parent(request)
-        return (holder.caller, None) if parent is None else (self._trees.caller_of(holder, parent), parent.task)
+        return (holder.caller, None) if parent is None else (await self._owner(holder, parent), parent.task)
 
     async def _readable(self, request: Request, file: FileId) -> tuple[Caller, StoredFile]:
         """A worker that names its task gets what the caller of that task may read, and no other caller's files."""
         holder, parent = require(request.principal, _right(request)), _parent(request)
         if parent is None:
             return holder.caller, await self._files.readable(holder, file)
-        owner = self._trees.caller_of(holder, parent)
+        owner = await self._owner(holder, parent)
         return owner, await self._files.of_caller(owner, file)
+
+    async def _owner(self, holder: Principal, parent: ParentCall) -> Caller:
+        await self._trees.recall(holder, parent)
+        return self._trees.caller_of(holder, parent)
 
     async def _answer(self, request: Request, file: StoredFile, status: int, headers: Headers) -> None:
         await request.answer(dump(self._item(file)), status=status, headers=headers)

@@ -95,6 +95,9 @@ class TaskStore(Protocol):
     async def open_children(self) -> Sequence[Child]:
         """Those of all callers that have not ended."""
 
+    async def paused_task(self, workspace: str, task: TaskId) -> TaskRow | None:
+        """None: it is not paused, or not in the workspace."""
+
     async def paused_parents(self) -> Sequence[TaskRow]:
         """The paused tasks of all callers that have started others."""
 

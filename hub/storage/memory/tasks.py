@@ -183,6 +183,11 @@ class MemoryTasks:
         children = (Child(self._tasks[task].row, branch) for task, branch in self._branches.items())
         return [child for child in children if not child.row.ended]
 
+    async def paused_task(self, workspace: str, task: TaskId) -> TaskRow | None:
+        cached = self._tasks.get(task)
+        row = cached.row if cached is not None and cached.workspace == workspace else None
+        return row if row is not None and row.state in PAUSED else None
+
     async def paused_parents(self) -> Sequence[TaskRow]:
         parents = {branch.parent for branch in self._branches.values()}
         return [row for row in self._paused_rows() if row.id in parents]

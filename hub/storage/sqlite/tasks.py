@@ -440,6 +440,11 @@ class SqliteTasks:
     async def open_children(self) -> Sequence[Child]:
         return [_child_of(row) for row in await self._reader.rows(_OPEN_CHILDREN, ())]
 
+    async def paused_task(self, workspace: str, task: TaskId) -> TaskRow | None:
+        sql = f"select {MEMBERS} from task_now where id = ? and workspace = ? and {PAUSED_STATE}"
+        rows = await self._reader.rows(sql, (task, workspace))
+        return row_of(rows[0]) if rows else None
+
     async def paused_parents(self) -> Sequence[TaskRow]:
         return [row_of(members) for members in await self._reader.rows(_PAUSED_PARENTS)]
 

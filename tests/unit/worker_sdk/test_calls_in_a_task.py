@@ -96,15 +96,22 @@ async def test_a_result_is_read_as_a_model() -> None:
 
 
 async def test_a_stream_brings_the_events_of_the_child() -> None:
+    counter = Worker("counter")
+
+    @counter.skill("up")
     async def count(text: str) -> AsyncGenerator[str, None]:
         for number in range(3):
             yield str(number)
 
+    @counter.skill("down")
+    async def count_down(text: str) -> str:
+        return "210"
+
     async def call(text: str, task: Task) -> str:
-        async with task.stream("counter", text) as stream:
+        async with task.stream("counter", text, skill="up") as stream:
             return "".join([event.text async for event in stream if event.kind == "text"])
 
-    async with worker("root", call).test(roles={"counter": worker("counter", count)}) as t:
+    async with worker("root", call).test(roles={"counter": counter}) as t:
         assert (await t.call("go")).text == "012"
 
 

@@ -34,6 +34,7 @@ from worker_sdk import (
     WorkerBusy,
     WorkerLost,
 )
+from worker_sdk.calling.child import ChildCall
 from worker_sdk.calling.http import HubLink
 from worker_sdk.calling.stream import HubStream
 from worker_sdk.errors import error_for
@@ -491,6 +492,28 @@ async def test_a_stream_that_repeats_raises_a_refusal_and_gives_up_in_time() -> 
             await HubStream(link, "/", "message/stream", {}, give_up_after=5, repeats=True).open()
         await link.close()
     assert len(server.requests) == 1
+
+
+async def test_the_result_of_a_child_is_read_when_the_hub_is_back() -> None:
+    async def script(peer: Peer) -> None:
+        request = await peer.read_request()
+        assert request is not None
+        if peer.number == 1:
+            await peer.write(chunked_head() + frame(1, OPEN) + frame(2, status_update("completed", final=True)) + LAST_CHUNK)
+        elif peer.number == 2:
+            peer.reset()
+        elif peer.number == 3:
+            await peer.write(answer(fault(-32000, "HUB_DRAINING")))
+        else:
+            await peer.write(answer(result(TASK)))
+
+    async with RawServer(script) as server:
+        link = HubLink(server.url)
+        stream = HubStream(link, "/agents/x/", "message/stream", {"message": {}}, give_up_after=5)
+        child = ChildCall(lambda *words: link, stream, lambda task, message: stream, goes_on=False, files=None)
+        assert (await child.reply(None)).text == "hello"
+        await link.close()
+    assert len(server.requests) == 4
 
 
 @pytest.mark.parametrize("as_event", [True, False])
