@@ -41,7 +41,7 @@ include-path-regex = '^/$|^/agents/\{role\}/$|/(drain|probe|heartbeat)$'
 checks.unsupported_method.enabled = false
 checks.allow_header_conformance.enabled = false
 [[operations]]
-include-path-regex = "/(dead-letters|tasks|usage)$"
+include-path-regex = "/(dead-letters|summaries|tasks|usage)$"
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400]
 [[operations]]
 include-path-regex = "/files"
@@ -51,6 +51,7 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 413]
 
 NOT_GENERATED = {
     "POST /registry/agents/{name}/drain",
+    "GET /registry/summaries/{task}",
     "GET /registry/tasks/{task}/decision",
     "GET /registry/tasks/{task}/events",
     "DELETE /registry/tasks",

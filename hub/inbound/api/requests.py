@@ -206,10 +206,9 @@ def _split_names(values: list[str]) -> list[str]:
     return list(dict.fromkeys(name for value in values for name in value.split(",")))
 
 
-def _moment_of(value: str) -> float | None:
-    """Empty as if it was not there."""
-    found = moment(value) if value else None
-    if value and found is None:
+def _moment_of(value: str) -> float:
+    found = moment(value)
+    if found is None:
         raise ValueError
     return found
 
