@@ -154,7 +154,7 @@ def _plain(value: object) -> Any:
 
 def _failure(record: logging.LogRecord) -> str:
     if not record.exc_info or record.exc_info[0] is None:
-        return ""
+        return masked(record.stack_info or "")
     return masked(logging.Formatter().formatException(record.exc_info))
 
 

@@ -16,6 +16,7 @@ from worker_sdk.config import Token, hub_url, read_settings
 from worker_sdk.errors import AuthError, Forbidden
 from worker_sdk.lease import url_towards
 from worker_sdk.signals import on_signals
+from worker_sdk.watchdog import LoopWatchdog
 
 if TYPE_CHECKING:
     from worker_sdk.lease import Lease
@@ -76,8 +77,9 @@ async def serve(
     server = asyncio.create_task(serve_http(worker, listener, served), name=f"server of {worker.name}")
     try:
         log.info("%s serves at %s", worker.name, own_url)
-        async with worker.lease(own_url, hub=chosen_hub, token=token, ca_file=ca_file) as lease:
-            code = await _until_stopped(worker, lease, stopping, server)
+        with LoopWatchdog(worker.name):
+            async with worker.lease(own_url, hub=chosen_hub, token=token, ca_file=ca_file) as lease:
+                code = await _until_stopped(worker, lease, stopping, server)
     finally:
         served.set()
         await _end(server)
@@ -149,8 +151,8 @@ async def serve_http(worker: Worker, listener: socket.socket, stop: asyncio.Even
     from hypercorn.config import Config
 
     config = Config()
-    # Hypercorn closes its descriptor, so it gets a duplicate.
-    config.bind = [f"fd://{os.dup(listener.fileno())}"]
+    # Hypercorn closes its descriptor, so it gets a duplicate, made by the socket: on Windows os.dup knows no sockets.
+    config.bind = [f"fd://{listener.dup().detach()}"]
     config.accesslog = config.errorlog = None
     config.keep_alive_timeout = 75
     config.graceful_timeout = _GRACE
