@@ -33,6 +33,12 @@ class WorkerId(NamedTuple):
     def __str__(self) -> str:
         return f"{self.role}:{self.instance}"
 
+    @classmethod
+    def of(cls, name: str) -> WorkerId:
+        """The worker with that name, which is known to be one."""
+        role, instance = split_name(name)
+        return cls(role, instance or "")
+
 
 class Caller(NamedTuple):
     """The holder of a token, and its workspace."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 from rolecall.model.a2a import TERMINAL, Ids, TaskState
-from rolecall.model.ids import Caller, Cursor, FileId, TaskId, WorkerId
+from rolecall.model.ids import START, Caller, Cursor, FileId, TaskId, WorkerId
 from rolecall.model.value import Value
 
 COUNTED = 10_000
@@ -139,6 +140,48 @@ class AskedFor(NamedTuple):
 class Child(NamedTuple):
     row: TaskRow
     branch: Branch
+
+
+class TaskChangeKind(StrEnum):
+    """GONE: it is no task, because its answer was a bare message or no worker took the call."""
+
+    ADMITTED = "admitted"
+    CHANGED = "changed"
+    ENDED = "ended"
+    GONE = "gone"
+
+
+class TaskChange(Value, frozen=True):
+    """A change of a task's state, and the task as of then. A pause counts also if the task was paused before: it may ask
+    something else. Of a stored change the worker is the one that has the task now.
+    """
+
+    revision: int
+    """Rises with each change of any task. It is the time of the change in microseconds, so it tells nothing of other tasks."""
+    caller: Caller
+    id: TaskId
+    role: str
+    worker: WorkerId | None
+    context: str
+    parent: TaskId | None
+    """The task that has started it."""
+    created: float
+    state: TaskState
+    at: Cursor
+    """The event that changed it; START: its admission, or that no worker took the call."""
+    gone: bool = False
+
+    @property
+    def updated(self) -> float:
+        return self.revision / 1e6
+
+    @property
+    def kind(self) -> TaskChangeKind:
+        if self.gone:
+            return TaskChangeKind.GONE
+        if self.at == START:
+            return TaskChangeKind.ADMITTED
+        return TaskChangeKind.ENDED if self.state in TERMINAL else TaskChangeKind.CHANGED
 
 
 # --- files

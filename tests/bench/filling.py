@@ -15,13 +15,15 @@ _NUMBERS = "with recursive n(i) as (select 1 union all select i + 1 from n where
 
 
 def fill(database: Path, count: int) -> None:
-    """Copies with unique ids, contexts and times. One sync at the end, so that the hub does not wait for it later."""
+    """Copies with unique ids, contexts and times, and without revisions. One sync at the end, so that the hub does not wait for
+    it later.
+    """
     with closing(sqlite3.connect(database, isolation_level=None)) as db:
         for pragma in ("journal_mode = off", "synchronous = off", "cache_size = -200000"):
             db.execute(f"pragma {pragma}").fetchall()
         source, top = db.execute("select key, (select max(key) from task) from task where idle_since is not null").fetchone()
         columns = [row[1] for row in db.execute("pragma table_info(task)")]
-        same = ", ".join(name for name in columns if name not in _OWN)
+        same = ", ".join(name for name in columns if name not in (*_OWN, "admitted"))
         ended = "(select idle_since from task where key = :source)"
         values = {"source": source, "top": top, "count": count, "span": _SPAN}
         db.execute("begin")

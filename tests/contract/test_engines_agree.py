@@ -19,6 +19,7 @@ from rolecall.model.a2a import Ids, TaskState
 from rolecall.model.call import CallName
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import Cursor, TaskId, WorkerId
+from rolecall.model.value import replace
 from rolecall.model.worker import Beat, Health, LeaseProof, Registration
 from tests.contract.words import ANNA, BERT, SOON, a_row, a_turn, an_offer, append, message, status, text
 from tests.helpers.clock import ManualClock
@@ -121,7 +122,11 @@ class EngineUnderTest:
         except (TaskNotFound, EOFError) as ended:
             batch = [type(ended)]
         reader.stop()
+        feed = self.engine.task_changes.follow(caller, after=0, idle=SOON)
+        changes = [replace(change, revision=0, worker=None, context="") for change in await feed.stored()]
+        feed.stop()
         return [
+            changes,
             page,
             rest,
             await tasks.conversation(caller, context, None),

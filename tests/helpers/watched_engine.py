@@ -16,6 +16,7 @@ from hub.ports.state.files import Files
 from hub.ports.state.pushes import Pushes
 from hub.ports.state.registry import Registry
 from hub.ports.state.summaries import Summaries
+from hub.ports.state.task_changes import TaskChanges, TaskFeed
 from hub.ports.state.task_store import TaskStore
 from rolecall.errors import HubError
 from rolecall.model.ids import Cursor, TaskId
@@ -58,6 +59,7 @@ class WatchedEngine:
         self.files = cast(Files, _Files(self, "files", engine.files))
         self.usage = cast(UsageStore, _Part(self, "usage", engine.usage))
         self.summaries = cast(Summaries, _Part(self, "summaries", engine.summaries))
+        self.task_changes = cast(TaskChanges, _TaskChanges(self, "task_changes", engine.task_changes))
 
     def fail(self, operation: str, error: Exception, *, times: int = 1) -> None:
         """The next `times` of that operation do nothing and raise."""
@@ -129,6 +131,19 @@ class _Files(_Part):
 
     def open(self, file: StoredFile) -> Any:
         return _Part(self._engine, "upload", self._part.open(file))
+
+
+class _TaskChanges(_Part):
+    """What its feeds read of the store is an operation: "feed.stored"."""
+
+    def follow(self, *args: Any, **kwargs: Any) -> TaskFeed:
+        return cast(TaskFeed, _Feed(self._engine, "feed", self._part.follow(*args, **kwargs)))
+
+
+class _Feed(_Part):
+    def live(self) -> Awaitable[Any]:
+        live: Awaitable[Any] = self._part.live()
+        return live
 
 
 class _Events(_Part):

@@ -71,6 +71,7 @@ class Erasure:
             if count == _AT_ONCE or self._deps.clock.monotonic() - began > _LONGEST:
                 return Erased(count, more=True)
             await self._erase(row)
+        await self._tasks.forget_discarded(owner, context=context)
         async with self._deps.shares.lists.slot(owner.workspace):
             old = await self._summaries.all_of(owner, context=context, limit=_AT_ONCE)
         count = len(rows) + await self._summaries.erase(owner, old)

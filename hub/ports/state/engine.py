@@ -9,6 +9,7 @@ from hub.ports.state.files import Files
 from hub.ports.state.pushes import Pushes
 from hub.ports.state.registry import Registry
 from hub.ports.state.summaries import Summaries
+from hub.ports.state.task_changes import TaskChanges
 from hub.ports.state.task_store import TaskStore
 
 
@@ -21,6 +22,8 @@ class Engine(Protocol):
     def tasks(self) -> TaskStore: ...
     @property
     def events(self) -> EventLog: ...
+    @property
+    def task_changes(self) -> TaskChanges: ...
     @property
     def pushes(self) -> Pushes: ...
     @property

@@ -13,6 +13,10 @@ from rolecall.model.worker import Beat, EndedLease, Health, LeaseProof, Offer, R
 class RegistryFeed(Protocol):
     """Changes as they happen. An empty batch if none came for `idle`. Ends after `stop`."""
 
+    @property
+    def revision(self) -> int:
+        """Of the newest change that the reader has; of all workspaces: how many changes there have been."""
+
     def __aiter__(self) -> RegistryFeed: ...
     async def __anext__(self) -> Sequence[RegistryChange]: ...
     def stop(self) -> None: ...

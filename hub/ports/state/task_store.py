@@ -61,7 +61,9 @@ class TaskStore(Protocol):
         """Assign the task's call to this worker, in that dialect; durable on return."""
 
     async def discard(self, task: TaskId) -> None:
-        """Remove a task that no worker has got and no caller has seen, with its names. Its files can be sent again."""
+        """Remove a task that no worker has got and no caller has seen, with its names. Its files can be sent again. That it is
+        gone is remembered.
+        """
 
     async def get(self, caller: Caller, task: TaskId) -> TaskRow:
         """TaskNotFound: unknown, of another caller, or answered by a bare message."""
@@ -115,10 +117,13 @@ class TaskStore(Protocol):
         a hub that was killed has left.
         """
 
+    async def forget_discarded(self, caller: Caller, *, context: str | None) -> None:
+        """Nothing is left of the discarded tasks of that caller; only of those in `context` if it is given."""
+
     async def forget(self, *, ended_for: timedelta, paused_for: timedelta, summaries_for: timedelta = timedelta()) -> int:
-        """Delete tasks, with turns, names and events, that ended longer ago, or have been paused longer. Deletes a bounded
-        number per call; returns how many. Of those that changed less than `summaries_for` ago, a summary is kept, unless they
-        were answered by a bare message.
+        """Delete tasks, with turns, names and events, that ended longer ago, or have been paused longer; and what is left of
+        those that were discarded longer ago. Deletes a bounded number per call; returns how many. Of those that changed less
+        than `summaries_for` ago, a summary is kept, unless they were answered by a bare message.
         """
 
     async def forget_calls(self, *, remembered: timedelta) -> int:

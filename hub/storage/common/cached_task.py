@@ -9,23 +9,29 @@ from hub.ports.state.event_log import LogEntry
 from hub.storage.common.log_tail import LogTail
 from rolecall.errors import InvalidParams, TaskNotFound
 from rolecall.model.a2a import CONTENT, Event, EventKind, Ids, Logged, TaskState
-from rolecall.model.ids import Caller, Cursor
-from rolecall.model.task import TaskRow, Turn
+from rolecall.model.ids import START, Caller, Cursor, TaskId
+from rolecall.model.task import TaskChange, TaskRow, Turn
 from rolecall.model.value import Value, replace
 
 
 class Outcome(Value, frozen=True):
-    """The effect of some events on a task. `state` is None if they do not change it; `size` is the size of their bodies."""
+    """The effect of some events on a task. `state` is None if they carry none; `size` is the size of their bodies. `changes`:
+    those that change the task, as in TaskChange.
+    """
 
     state: TaskState | None
     terminal: bool
     hidden: bool
     size: int
+    changes: Sequence[Logged]
 
 
-def numbered(events: Sequence[Event], after: Cursor) -> tuple[list[Logged], Outcome]:
-    """The events with their cursors, and their effect. A bare message completes its task, and the task is hidden."""
+def numbered(events: Sequence[Event], after: Cursor, before: TaskState) -> tuple[list[Logged], Outcome]:
+    """The events with their cursors, and their effect on a task in the state `before`. A bare message completes its task, and
+    the task is hidden.
+    """
     logged: list[Logged] = []
+    changes: Sequence[Logged] = ()
     state: TaskState | None = None
     terminal, hidden, size, at = False, False, 0, after
     for event in events:
@@ -37,14 +43,17 @@ def numbered(events: Sequence[Event], after: Cursor) -> tuple[list[Logged], Outc
         terminal = terminal or event.is_last
         if event.kind is EventKind.MESSAGE:
             state, hidden = TaskState.COMPLETED, True
+            changes = (*changes, logged[-1])
         elif event.state is not None:
+            if event.state is not (state or before) or event.pauses:
+                changes = (*changes, logged[-1])
             state = event.state
-    return logged, Outcome(state, terminal, hidden, size)
+    return logged, Outcome(state, terminal, hidden, size, changes)
 
 
 class CachedTask(LogTail):
     """`turns` is None if they must be read from the store. `key` is the store's key of the task. `stored_end` is the last event
-    that the stored row includes. `pushes`: the task has had push configs.
+    that the stored row includes. `pushes`: the task has had push configs. `parent`: the task that has started it.
     """
 
     __slots__ = (
@@ -56,6 +65,7 @@ class CachedTask(LogTail):
         "kept_weight",
         "key",
         "logged",
+        "parent",
         "position",
         "pushes",
         "stored_end",
@@ -72,6 +82,7 @@ class CachedTask(LogTail):
         key: int = 0,
         hidden: bool = False,
         pushes: bool = False,
+        parent: TaskId | None = None,
         whole: bool = False,
     ) -> None:
         super().__init__(row.at, closed=row.ended or hidden, whole=whole)
@@ -86,6 +97,7 @@ class CachedTask(LogTail):
         self.stored_end = row.at
         self.hidden = hidden
         self.pushes = pushes
+        self.parent = parent
         self.task = row.id
         self.workspace = row.caller.workspace
         self.kept_size = 0
@@ -105,6 +117,21 @@ class CachedTask(LogTail):
     def drop_contents(self) -> None:
         super().drop_contents()
         self.turns = None
+
+    @property
+    def caller(self) -> Caller:
+        return self._row.caller
+
+    @property
+    def state(self) -> TaskState:
+        return self._state
+
+    def change(self, revision: int, logged: Logged) -> TaskChange:
+        """The change that one of its events is."""
+        event = logged.event
+        gone = event.kind is EventKind.MESSAGE
+        state = event.state if event.state is not None else TaskState.COMPLETED
+        return change_of(self._row, self.parent, revision, state=state, at=logged.cursor, gone=gone)
 
     @property
     def row(self) -> TaskRow:
@@ -145,6 +172,24 @@ class CachedTask(LogTail):
         if self.hidden or self._row.caller != caller:
             raise TaskNotFound
         return self.row
+
+
+def change_of(
+    row: TaskRow, parent: TaskId | None, revision: int, *, state: TaskState, at: Cursor = START, gone: bool = False
+) -> TaskChange:
+    return TaskChange(
+        revision=revision,
+        caller=row.caller,
+        id=row.id,
+        role=row.role,
+        worker=row.worker,
+        context=row.context,
+        parent=parent,
+        created=row.created,
+        state=state,
+        at=at,
+        gone=gone,
+    )
 
 
 def with_ids(row: TaskRow, ids: Ids) -> TaskRow:

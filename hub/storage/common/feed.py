@@ -85,6 +85,10 @@ class FeedReader(IdleWait):
         end = feed.end(workspace)
         self._after = end if after is None else min(after, end)
 
+    @property
+    def revision(self) -> int:
+        return self._after
+
     def __aiter__(self) -> FeedReader:
         return self
 

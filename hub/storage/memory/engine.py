@@ -10,6 +10,7 @@ from hub.storage.memory.files import MemoryFiles
 from hub.storage.memory.pushes import MemoryPushes
 from hub.storage.memory.registry import MemoryRegistry
 from hub.storage.memory.summaries import MemorySummaries
+from hub.storage.memory.task_changes import MemoryChanges
 from hub.storage.memory.tasks import MemoryTasks
 from hub.storage.memory.usage import MemoryUsage
 from rolecall.model.ids import TaskId
@@ -24,8 +25,9 @@ class MemoryEngine:
         self._files = MemoryFiles(tasks, clock, disk)
         self._usage = MemoryUsage(clock)
         self._summaries = MemorySummaries(clock, disk)
-        self._tasks = MemoryTasks(tasks, clock, self._pushes, self._files, self._usage, self._summaries, disk)
-        self._events = MemoryLog(tasks, clock, self._pushes, self._files, self._usage, disk)
+        self._task_changes = changes = MemoryChanges(clock)
+        self._tasks = MemoryTasks(tasks, clock, self._pushes, self._files, self._usage, self._summaries, disk, changes)
+        self._events = MemoryLog(tasks, clock, self._pushes, self._files, self._usage, disk, changes)
 
     @property
     def registry(self) -> MemoryRegistry:
@@ -38,6 +40,10 @@ class MemoryEngine:
     @property
     def events(self) -> MemoryLog:
         return self._events
+
+    @property
+    def task_changes(self) -> MemoryChanges:
+        return self._task_changes
 
     @property
     def pushes(self) -> MemoryPushes:

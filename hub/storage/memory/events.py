@@ -13,6 +13,7 @@ from hub.storage.common.cached_task import CachedTask, numbered
 from hub.storage.common.log_tail import LogFollower, LogTail
 from hub.storage.memory.files import MemoryFiles
 from hub.storage.memory.pushes import MemoryPushes
+from hub.storage.memory.task_changes import MemoryChanges
 from hub.storage.memory.usage import MemoryUsage
 from rolecall.errors import HubError, LogMoved, TaskNotFound
 from rolecall.model.a2a import Logged
@@ -28,6 +29,7 @@ class MemoryLog:
         files: MemoryFiles,
         usage: MemoryUsage,
         disk: Share,
+        changes: MemoryChanges,
     ) -> None:
         self._tasks = tasks
         self._clock = clock
@@ -35,6 +37,7 @@ class MemoryLog:
         self._files = files
         self._usage = usage
         self._disk = disk
+        self._changes = changes
 
     def open(self, task: TaskId) -> MemoryOpenLog:
         return MemoryOpenLog(self, task)
@@ -43,12 +46,14 @@ class MemoryLog:
         cached = self._tasks.get(task)
         if cached is None or cached.closed or cached.end != after:
             return LogMoved()
-        logged, effect = numbered(entry.events, after)
+        logged, effect = numbered(entry.events, after, cached.state)
         cached.advance(entry, logged, effect, self._clock.wall())
         self._disk.fill(cached.workspace, effect.size)
         self._files.bind(task, entry.files)
         if entry.usage:
             self._usage.add(cached.row, entry.usage)
+        for changed in effect.changes:
+            self._changes.add(cached.change(self._changes.next_revision(), changed))
         if cached.pushes:
             self._pushes.on_append(task)
         return None

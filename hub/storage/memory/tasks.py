@@ -8,13 +8,14 @@ from datetime import timedelta
 
 from hub.ports.clock import Clock
 from hub.ports.shares import Share
-from hub.storage.common.cached_task import CachedTask, PageMark
+from hub.storage.common.cached_task import CachedTask, PageMark, change_of
 from hub.storage.memory.files import MemoryFiles
 from hub.storage.memory.pushes import MemoryPushes
 from hub.storage.memory.summaries import MemorySummaries
+from hub.storage.memory.task_changes import MemoryChanges
 from hub.storage.memory.usage import MemoryUsage
 from rolecall.errors import StoreUnavailable, TaskNotFound
-from rolecall.model.a2a import PAUSED
+from rolecall.model.a2a import PAUSED, TaskState
 from rolecall.model.call import CallName, StoredCall
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import START, Caller, Cursor, FileId, TaskId, WorkerId
@@ -38,6 +39,7 @@ class MemoryTasks:
         usage: MemoryUsage,
         summaries: MemorySummaries,
         disk: Share,
+        changes: MemoryChanges,
     ) -> None:
         self._tasks = tasks
         self._clock = clock
@@ -46,6 +48,7 @@ class MemoryTasks:
         self._usage = usage
         self._summaries = summaries
         self._disk = disk
+        self._changes = changes
         self._calls: dict[bytes, StoredCall] = {}
         self._names: dict[TaskId, list[bytes]] = {}
         self._branches: dict[TaskId, Branch] = {}
@@ -68,7 +71,8 @@ class MemoryTasks:
         if any(self._call(name.digest, remembered) for name in names):
             return False
         self._files.check(row.caller, files)
-        self._tasks[row.id] = CachedTask(row, [turn], whole=True)
+        parent = branch.parent if branch is not None else None
+        self._tasks[row.id] = CachedTask(row, [turn], parent=parent, whole=True)
         self._files.bind(row.id, files)
         self._disk.fill(row.caller.workspace, ROW_SIZE + len(turn.params))
         self._add_names(row, names, START)
@@ -79,6 +83,7 @@ class MemoryTasks:
             self._usage.spend_as_parent(row.id, branch.parent)
         if budget is not None:
             self._usage.add_budget(row.id, budget)
+        self._changes.add(change_of(row, parent, self._changes.next_revision(), state=row.state))
         return True
 
     async def find_call(self, name: bytes, *, remembered: timedelta) -> StoredCall | None:
@@ -122,13 +127,22 @@ class MemoryTasks:
         cached.replace_row(replace(cached.row, worker=worker, epoch=epoch, log_dialect=log_dialect))
 
     async def discard(self, task: TaskId) -> None:
+        cached = self._tasks.get(task)
         self._remove(task, self._clock.wall())
+        if cached is not None:
+            revision = self._changes.next_revision()
+            gone = change_of(cached.row, cached.parent, revision, state=TaskState.SUBMITTED, gone=True)
+            self._changes.discard(gone)
+
+    async def forget_discarded(self, caller: Caller, *, context: str | None) -> None:
+        self._changes.forget_discarded(caller, context)
 
     async def all_of(self, caller: Caller, *, context: str | None, admitted_by: float, limit: int) -> Sequence[TaskRow]:
         rows = [cached.row for cached in self._tasks.values() if cached.row.caller == caller]
         return [row for row in rows if context in (None, row.context) and row.created <= admitted_by][:limit]
 
     async def erase(self, task: TaskId) -> bool:
+        self._changes.forget((task,))
         self._remove(task)
         return False
 
@@ -207,12 +221,13 @@ class MemoryTasks:
                 else cached.row.state in PAUSED and cached.row.updated < paused
             )
         ]
+        self._changes.forget(old[:FORGET_LIMIT])
         for task in old[:FORGET_LIMIT]:
             cached = self._tasks[task]
             if not cached.hidden and cached.row.updated >= now - summaries_for.total_seconds():
                 self._summaries.keep(cached.row)
             self._remove(task)
-        return len(old[:FORGET_LIMIT])
+        return len(old[:FORGET_LIMIT]) + self._changes.forget_old(ended, FORGET_LIMIT)
 
     def _remove(self, task: TaskId, files_unused_since: float = 0.0) -> None:
         if task in self._tasks:

@@ -22,6 +22,7 @@ from hub.storage.sqlite.files import SqliteFiles
 from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.registry import SqliteRegistry
 from hub.storage.sqlite.summaries import SqliteSummaries
+from hub.storage.sqlite.task_changes import SqliteChanges
 from hub.storage.sqlite.tasks import SqliteTasks
 from hub.storage.sqlite.usage import SqliteUsage
 from rolecall.errors import StoreError
@@ -53,10 +54,13 @@ class SqliteEngine:
         self.registry = SqliteRegistry(clock, self._writer, self._reader, reserve)
         notifier = Notifier()
         self.pushes = SqlitePushes(self._writer, self._reader, cache, clock, notifier)
-        self.tasks = SqliteTasks(self._writer, self._reader, self._list_readers, cache, clock, self.pushes, reserve, disk)
+        self.task_changes = changes = SqliteChanges(clock, self._list_readers)
+        self.tasks = SqliteTasks(
+            self._writer, self._reader, self._list_readers, cache, clock, self.pushes, reserve, disk, changes
+        )
         self.usage = SqliteUsage(self._writer, self._reader, self._list_readers, clock)
         self.summaries = SqliteSummaries(self._writer, self._list_readers, clock, disk)
-        self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier, reserve, disk)
+        self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier, reserve, disk, changes)
         self._folder = FileBytes(database.with_name(database.name + "-files"), reserve=disk_reserve, has_room=reserve.has_room)
         self.files = SqliteFiles(self._folder, self._writer, self._reader, self._list_readers, clock, reserve, disk)
         self._restarted_at = -1
@@ -100,6 +104,7 @@ class SqliteEngine:
             await self.tasks.load()
             await self.files.load()
             await self.summaries.load()
+            await self.task_changes.load()
             await self.registry.load()
             await self.pushes.load()
             self._undo = undo.pop_all()

@@ -21,6 +21,7 @@ from hub.storage.sqlite.connections.readers import SqliteReader
 from hub.storage.sqlite.connections.writer import Item, Writer
 from hub.storage.sqlite.contents import LARGE, as_value, is_large, write_large
 from hub.storage.sqlite.files import bind
+from hub.storage.sqlite.task_changes import SqliteChanges, feed_of
 from hub.storage.sqlite.tasks import MEMBERS, row_of
 from hub.storage.sqlite.usage import add_usage
 from rolecall.errors import HubError, LogMoved, StoreUnavailable, TaskNotFound
@@ -32,12 +33,13 @@ from rolecall.model.value import replace
 CURSOR_BITS = 24
 LAST_CURSOR = (1 << CURSOR_BITS) - 1
 
-_COLUMNS = "place, kind, state, dialect, position, body"
-_ADD = f"insert into event ({_COLUMNS}) values (?, ?, ?, ?, ?, ?)"
+_COLUMNS = "place, kind, state, dialect, position, body, feed, revision"
+_ADD = f"insert into event ({_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, nullif(?, 0))"
 # Detects a second writer: the first event of an append needs a free place, of an open task. The id is compared as well, because
 # the key of a discarded task may be reused.
 _ADD_FIRST = f"""
-insert into event ({_COLUMNS}) select ?, ?, ?, ?, ?, ? from task where key = ? and id = ? and idle_since is null %s
+insert into event ({_COLUMNS}) select ?, ?, ?, ?, ?, ?, ?, nullif(?, 0) from task
+where key = ? and id = ? and idle_since is null %s
 on conflict do nothing
 """
 _ADD_EVENTS_ONLY = _ADD_FIRST % "and not pushes"
@@ -66,7 +68,9 @@ select place & {LAST_CURSOR}, kind, state, dialect, body from event
 where place > (select base from own) + ?2 and place <= (select max(place) from sizes where before < {PAGE_BYTES})
 order by place
 """
-_LOAD_TASK = f"select key, hidden, pushes, {MEMBERS} from task_now where id = ?"
+_LOAD_TASK = f"""
+select key, hidden, pushes, (select parent from branch where branch.task = key), {MEMBERS} from task_now where id = ?
+"""
 _ROW_BEHIND = 200
 """A stored task row may be this many events behind its log."""
 
@@ -97,9 +101,11 @@ class SqliteLog:
         notifier: Notifier,
         reserve: Reserve,
         disk: Share,
+        changes: SqliteChanges,
     ) -> None:
         self.writer = writer
         self.clock = clock
+        self.changes = changes
         self._reader = reader
         self._cache = cache
         self._notifier = notifier
@@ -151,6 +157,8 @@ class SqliteLog:
             cached.stored_end = stored_end
             cached.advance(append.entry, append.logged, append.effect, append.now)
             self._disk.fill(cached.workspace, append.effect.size)
+            if append.changed:
+                self.changes.publish_events(cached, append.changed)
         self._cache.on_append(cached, dropped=dropped)
         if cached.pushes or dropped:
             self._notifier.notify()
@@ -169,8 +177,8 @@ class SqliteLog:
         rows = await self._reader.rows(_LOAD_TASK, (task,))
         if not rows:
             raise TaskNotFound
-        key, hidden, pushes, *members = rows[0]
-        return CachedTask(row_of(members), None, key=key, hidden=bool(hidden), pushes=bool(pushes))
+        key, hidden, pushes, parent, *members = rows[0]
+        return CachedTask(row_of(members), None, key=key, hidden=bool(hidden), pushes=bool(pushes), parent=parent)
 
 
 class SqliteOpenLog:
@@ -212,7 +220,20 @@ class SqliteOpenLog:
 class _Append(Item):
     """One append on its way to the disk. `stored_end`, the result of `work`, is None if another writer was first."""
 
-    __slots__ = ("_done", "_end", "_log", "_only_events", "_row", "_row_change", "cached", "effect", "entry", "logged", "now")
+    __slots__ = (
+        "_done",
+        "_end",
+        "_log",
+        "_only_events",
+        "_row",
+        "_row_change",
+        "cached",
+        "changed",
+        "effect",
+        "entry",
+        "logged",
+        "now",
+    )
     short = True
 
     def __init__(self, log: SqliteLog, cached: CachedTask, entry: LogEntry, done: Callable[[HubError | None], None]) -> None:
@@ -220,7 +241,9 @@ class _Append(Item):
             entry = replace(entry, position=cached.position)  # only the last event's position is read
         self.cached = cached
         self.entry = entry
-        self.logged, self.effect = numbered(entry.events, cached.end)
+        self.logged, self.effect = numbered(entry.events, cached.end, cached.state)
+        self.changed: Sequence[tuple[int, Logged]] = ()
+        """With their revisions."""
         self.size = self.effect.size
         self.task, self.workspace = cached.task, cached.workspace
         self.now = log.clock.wall()
@@ -261,13 +284,20 @@ class _Append(Item):
 
     def _add_events(self, db: sqlite3.Connection, first: str) -> bool:
         """Insert all events, or none. True: inserted. The worker's position is stored with the last one."""
-        cached = self.cached
+        cached, changes = self.cached, self.effect.changes
         rows: list[tuple[Any, ...]] = []  # an empty list[…]() would take a µs
+        changed: list[tuple[int, Logged]] = []
         base, position = cached.key << CURSOR_BITS, self.entry.position or ""
         for logged in self.logged:
             cursor, event = logged.cursor, logged.event
             held, body = position if cursor == self._end else "", as_value(event.body)
-            rows.append((base + cursor, _KIND_TEXT[event.kind], _STATE_TEXT[event.state], event.dialect, held, body))
+            feed = revision = 0
+            if changes and logged in changes:
+                feed, revision = feed_of(cached.caller), self._log.changes.next_revision()
+                changed.append((revision, logged))
+            kind, state = _KIND_TEXT[event.kind], _STATE_TEXT[event.state]
+            rows.append((base + cursor, kind, state, event.dialect, held, body, feed, revision))
+        self.changed = changed
         if db.execute(first, (*rows[0], cached.key, cached.task)).rowcount != 1:
             return False
         if len(rows) > 1:

@@ -17,7 +17,7 @@ from hub.storage.common.upload import FileUpload
 from hub.storage.sqlite.connections.readers import ListReaders, SqliteReader
 from hub.storage.sqlite.connections.writer import Writer
 from rolecall.errors import FileNotFound, TaskNotFound
-from rolecall.model.ids import Caller, FileId, TaskId, WorkerId, split_name
+from rolecall.model.ids import Caller, FileId, TaskId, WorkerId
 from rolecall.model.task import FILE_SIZE, Holder, StoredFile
 
 log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class SqliteFiles:
 
     async def workers(self, file: FileId) -> Sequence[Holder]:
         rows = await self._reader.rows(_WORKERS, (file,))
-        return [Holder(workspace, _worker(worker), epoch) for workspace, worker, epoch in rows]
+        return [Holder(workspace, WorkerId.of(worker), epoch) for workspace, worker, epoch in rows]
 
     async def files_of(self, task: TaskId, *, limit: int) -> Sequence[StoredFile]:
         return [_file_of(row) for row in await self._reader.rows(_FILES_OF, (task, limit))]
@@ -232,8 +232,3 @@ def _file_of(members: Sequence[Any]) -> StoredFile:
     file, workspace, caller, name, media_type, length, stored, sha256, changed, tasks, lost = members
     about = (name, media_type, length, stored, sha256, changed)
     return StoredFile(FileId(file), Caller(workspace, caller), *about, bound=bool(tasks), lost=bool(lost))
-
-
-def _worker(name: str) -> WorkerId:
-    role, instance = split_name(name)
-    return WorkerId(role, instance or "")

@@ -9,7 +9,7 @@ from typing import Any
 
 from hub.ports.clock import Clock
 from hub.ports.shares import Share
-from hub.storage.common.cached_task import CachedTask, PageMark
+from hub.storage.common.cached_task import CachedTask, PageMark, change_of
 from hub.storage.common.reserve import Reserve
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.connections.readers import ListReaders, SqliteReader
@@ -18,14 +18,34 @@ from hub.storage.sqlite.contents import as_value, is_large, write_large
 from hub.storage.sqlite.files import bind, can_bind, unbind
 from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.summaries import keep_summary
+from hub.storage.sqlite.task_changes import (
+    DROP_DISCARDED,
+    OLD_DISCARDED,
+    SqliteChanges,
+    feed_of,
+    forget_discarded,
+    keep_discarded,
+)
 from hub.storage.sqlite.usage import add_budget, spend_as_parent
 from rolecall.errors import FileNotFound, TaskNotFound
 from rolecall.model.a2a import PAUSED, TaskState
 from rolecall.model.call import CallName, StoredCall
 from rolecall.model.command import TaskQuery
-from rolecall.model.ids import START, Caller, Cursor, FileId, TaskId, WorkerId, split_name
+from rolecall.model.ids import START, Caller, Cursor, FileId, TaskId, WorkerId
 from rolecall.model.push import SealedConfig
-from rolecall.model.task import COUNTED, ROW_SIZE, SUMMARY_SIZE, Branch, Child, Conversation, Holder, TaskPage, TaskRow, Turn
+from rolecall.model.task import (
+    COUNTED,
+    ROW_SIZE,
+    SUMMARY_SIZE,
+    Branch,
+    Child,
+    Conversation,
+    Holder,
+    TaskChange,
+    TaskPage,
+    TaskRow,
+    Turn,
+)
 from rolecall.model.usage import Budget
 from rolecall.model.value import replace
 
@@ -34,8 +54,8 @@ MEMBERS = (
     "state, last, position, size, created, updated"
 )
 _ADMIT = f"""
-insert into task ({MEMBERS}, turn_after, turn_message, turn_dialect, turn_params, names)
-values ({", ".join("?" * 23)})
+insert into task ({MEMBERS}, turn_after, turn_message, turn_dialect, turn_params, names, feed, admitted)
+values ({", ".join("?" * 25)})
 """
 _TURNS = """
 select turn_after, turn_message, turn_dialect, turn_params, -1 as seq from task where id = ?1 and length(turn_params)
@@ -131,6 +151,7 @@ select {MEMBERS} from task_now where {PAUSED_STATE} and exists (
   and root = coalesce((select root from branch where task = task_now.key), task_now.id)
 )
 """
+_DISCARDED = f"select key, (select parent from branch where branch.task = key), {MEMBERS} from task where id = ?"
 _SIZE = f"""
 select workspace, {ROW_SIZE} + (select size from task_now where key = ?1) + length(turn_params)
   + (select coalesce(sum(length(params)), 0) from turn where task = ?1)
@@ -190,6 +211,7 @@ class SqliteTasks:
         pushes: SqlitePushes,
         reserve: Reserve,
         disk: Share,
+        changes: SqliteChanges,
     ) -> None:
         self._writer = writer
         self._reader = reader
@@ -199,6 +221,7 @@ class SqliteTasks:
         self._pushes = pushes
         self._reserve = reserve
         self._disk = disk
+        self._changes = changes
         self._calls_forgotten: float | None = None
 
     async def admit(
@@ -215,42 +238,47 @@ class SqliteTasks:
     ) -> bool:
         self._reserve.check()
         self._disk.check(row.caller.workspace)
-        values = (*_values(row), turn.after, turn.message_id, turn.dialect, as_value(turn.params), _joined(names))
+        first = (turn.after, turn.message_id, turn.dialect, as_value(turn.params), _joined(names))
+        values = (*_values(row), *first, feed_of(row.caller))
+        parent = branch.parent if branch is not None else None
         free_before = self._clock.wall() - remembered.total_seconds()
         set_config = self._pushes.config_work(row.caller, push, limit=1) if push is not None else None
 
-        def write(db: sqlite3.Connection) -> int | None:
-            """The task's key. None: an earlier call has one of the names. _NO_FILE: a file is not there."""
-            place = db.execute(_ADMIT, values).lastrowid
-            if place is not None and not _add_calls(db, place, START, names, free_before):
+        def write(db: sqlite3.Connection) -> tuple[int, int] | None:
+            """The task's key, or _NO_FILE, and the revision. None: an earlier call has one of the names."""
+            revision = self._changes.next_revision()
+            place = db.execute(_ADMIT, (*values, revision)).lastrowid or 0
+            if not _add_calls(db, place, START, names, free_before):
                 _delete(db, place, free_before)
                 return None
-            if files and place is not None:
+            if files:
                 if not can_bind(db, place, files):
                     _delete(db, place, row.created)
-                    return _NO_FILE
+                    return _NO_FILE, revision
                 bind(db, place, files)
-            if place is not None and is_large(turn.params):
-                first = db.execute(_ADD_FIRST_TURN, (place, turn.after, turn.message_id, turn.dialect))
-                write_large(db, "turn", "params", first.lastrowid or 0, turn.params)
+            if is_large(turn.params):
+                added = db.execute(_ADD_FIRST_TURN, (place, turn.after, turn.message_id, turn.dialect))
+                write_large(db, "turn", "params", added.lastrowid or 0, turn.params)
             if set_config is not None:
                 set_config(db)
-            if place is not None and branch is not None:
+            if branch is not None:
                 db.execute(_ADD_BRANCH, (place, *_branch_values(branch)))
                 spend_as_parent(db, place, branch.parent)
-            if place is not None and budget is not None:
+            if budget is not None:
                 add_budget(db, place, row.id, budget)
-            return place
+            return place, revision
 
-        def publish(place: int | None) -> None:
-            if place not in (None, _NO_FILE):
-                self._cache.keep(row.id, CachedTask(row, [turn], key=place, pushes=push is not None))
+        def publish(stored: tuple[int, int] | None) -> None:
+            if stored is not None and stored[0] != _NO_FILE:
+                place, revision = stored
+                self._cache.keep(row.id, CachedTask(row, [turn], key=place, pushes=push is not None, parent=parent))
                 self._disk.fill(row.caller.workspace, ROW_SIZE + len(turn.params))
+                self._changes.publish_admission(row, parent, revision)
 
         stored = await self._writer.submit(
             write, publish, short=True, size=len(turn.params), task=row.id, workspace=row.caller.workspace
         )
-        if stored == _NO_FILE:
+        if stored is not None and stored[0] == _NO_FILE:
             raise FileNotFound
         return stored is not None
 
@@ -346,14 +374,24 @@ class SqliteTasks:
     async def discard(self, task: TaskId) -> None:
         now = self._clock.wall()
 
-        def write(db: sqlite3.Connection) -> tuple[str, int] | None:
-            found = db.execute("select key from task where id = ?", (task,)).fetchone()
-            return _delete(db, found[0], now) if found is not None else None
+        def write(db: sqlite3.Connection) -> tuple[tuple[str, int], TaskChange | None] | None:
+            """As from `_delete`, and the change, if its admission was one."""
+            found = db.execute(_DISCARDED, (task,)).fetchone()
+            if found is None:
+                return None
+            key, parent, *members = found
+            revision = self._changes.next_revision()
+            gone = change_of(row_of(members), parent, revision, state=TaskState.SUBMITTED, gone=True)
+            known = keep_discarded(db, key, revision)
+            return _delete(db, key, now), gone if known else None
 
-        def publish(freed: tuple[str, int] | None) -> None:
+        def publish(discarded: tuple[tuple[str, int], TaskChange | None] | None) -> None:
             self._cache.drop(task)
-            if freed is not None:
+            if discarded is not None:
+                freed, gone = discarded
                 self._disk.give_back(*freed)
+                if gone is not None:
+                    self._changes.publish(gone)
 
         await self._writer.submit(write, publish, task=task)
 
@@ -370,6 +408,7 @@ class SqliteTasks:
 
         def publish(erased: tuple[bool, tuple[str, int] | None]) -> None:
             self._cache.drop(task)
+            self._changes.forget((task,))
             if (freed := erased[1]) is not None:
                 self._disk.give_back(*freed)
 
@@ -414,7 +453,7 @@ class SqliteTasks:
             "order by key desc limit 1",
             values,
         )
-        return Conversation(_worker(rows[0][0]), rows[0][1]) if rows else None
+        return Conversation(WorkerId.of(rows[0][0]), rows[0][1]) if rows else None
 
     async def paused(self, caller: Caller, context: str, role: str | None) -> Sequence[TaskId]:
         where, values = _filter(caller, context, role)
@@ -424,7 +463,7 @@ class SqliteTasks:
 
     async def holders(self) -> Sequence[Holder]:
         rows = await self._reader.rows(HOLDERS)
-        return [Holder(workspace, _worker(worker), epoch) for workspace, worker, epoch in rows]
+        return [Holder(workspace, WorkerId.of(worker), epoch) for workspace, worker, epoch in rows]
 
     async def paused_at(self, holder: Holder, *, after: TaskId | None, limit: int) -> Sequence[TaskRow]:
         values = (holder.workspace, str(holder.worker), holder.epoch, after or "", limit)
@@ -451,14 +490,19 @@ class SqliteTasks:
     async def unfinished(self) -> Sequence[TaskRow]:
         return [row_of(members) for members in await self._reader.rows(_UNFINISHED)]
 
+    async def forget_discarded(self, caller: Caller, *, context: str | None) -> None:
+        await self._writer.submit(lambda db: forget_discarded(db, caller, context), short=True)
+
     async def forget(self, *, ended_for: timedelta, paused_for: timedelta, summaries_for: timedelta = timedelta()) -> int:
         now = self._clock.wall()
         before = (now - ended_for.total_seconds(), now - paused_for.total_seconds())
         summary_since = now - summaries_for.total_seconds()
         expired = _within_limit(await self._reader.rows(_EXPIRED, (*before, FORGET_TASKS)))
+        discarded = await self._reader.rows(OLD_DISCARDED, (before[0], FORGET_TASKS))
         short = sum(last for _, _, last in expired) <= FORGET_EVENTS
 
         def write(db: sqlite3.Connection) -> list[tuple[TaskId, str, int]]:
+            db.executemany(DROP_DISCARDED, discarded)
             gone = [(key, task) for key, task, _ in expired if db.execute(_STILL_EXPIRED, (*before, key, task)).fetchone()]
             return [(task, *_replace_by_summary(db, key, summary_since)) for key, task in gone]
 
@@ -466,11 +510,12 @@ class SqliteTasks:
             for task, workspace, size in gone:
                 self._cache.drop(task)
                 self._disk.give_back(workspace, size)
+            self._changes.forget({task for task, *_ in gone})
 
-        if not expired:
+        if not expired and not discarded:
             return 0
         await self._writer.submit(write, publish, short=short)
-        return len(expired)
+        return len(expired) + len(discarded)
 
     async def forget_calls(self, *, remembered: timedelta) -> int:
         """Goes through the tasks in the order of their ends, from where the last call stopped, also that of an earlier hub."""
@@ -556,7 +601,7 @@ def row_of(members: Sequence[Any]) -> TaskRow:
         id=TaskId(task),
         caller=Caller(workspace, caller),
         role=role,
-        worker=_worker(worker) if worker is not None else None,
+        worker=WorkerId.of(worker) if worker is not None else None,
         epoch=epoch,
         context=context,
         worker_task=worker_task,
@@ -591,11 +636,6 @@ def _branch_of(members: Sequence[Any]) -> Branch:
 
 def _child_of(members: Sequence[Any]) -> Child:
     return Child(row_of(members[5:]), _branch_of(members[:5]))
-
-
-def _worker(name: str) -> WorkerId:
-    role, instance = split_name(name)
-    return WorkerId(role, instance or "")
 
 
 def _filter(caller: Caller, context: str | None, role: str | None) -> tuple[str, list[Any]]:

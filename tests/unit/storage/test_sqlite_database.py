@@ -20,12 +20,13 @@ from hub.core.admission.idempotency import names_of
 from hub.storage.sqlite.connections import database as database_file
 from hub.storage.sqlite.engine import SqliteEngine
 from rolecall.errors import HubError
+from rolecall.model.a2a import TaskState
 from rolecall.model.command import Target
-from rolecall.model.ids import START, WorkerId
+from rolecall.model.ids import START, TaskId, WorkerId
 from rolecall.model.worker import Health, Offer
 from rolecall.protocol.codec import Codec
 from rolecall.protocol.dialects import DIALECTS
-from tests.contract.words import ANNA
+from tests.contract.words import ANNA, DONE, append, status
 from tests.flow.conftest import say
 from tests.helpers.clock import ManualClock
 
@@ -257,6 +258,29 @@ async def test_calls_stored_before_the_call_table_are_recognised(database: Path,
             "recent key": "recent key",
             "alias": "alias",
         }
+
+
+async def test_a_task_stored_before_the_feed_of_tasks_changes_from_now_on(
+    database: Path, clock: ManualClock, tmp_path: Path
+) -> None:
+    with closing(at_version(database, 13, tmp_path)) as db:
+        for task in ("open", "refused"):
+            row = {**OLD_TASK, "id": task, "updated": 0.0, "turn_params": b"{}", "state": "submitted", "last": 1}
+            db.execute(f"insert into task ({', '.join(row)}) values ({', '.join('?' * len(row))})", tuple(row.values()))
+        db.execute(
+            "insert into event (place, kind, state, dialect, body) values ((1 << 24) + 1, 'task', 'submitted', '0.3', x'')"
+        )
+    async with SqliteEngine(database, clock) as engine:
+        feed = engine.task_changes.follow(ANNA, after=0, idle=timedelta())
+        assert await feed.stored() == []
+        await append(engine, TaskId("open"), status(TaskState.WORKING), DONE, after=1)
+        await engine.tasks.discard(TaskId("refused"))
+        assert [(change.id, change.at) for change in await feed.live()] == [("open", 2), ("open", 3)]
+        feed.stop()
+    async with SqliteEngine(database, clock) as engine:
+        feed = engine.task_changes.follow(ANNA, after=0, idle=timedelta())
+        assert [(change.id, change.at) for change in await feed.stored()] == [("open", 2), ("open", 3)]
+        feed.stop()
 
 
 async def test_the_database_uses_a_write_ahead_log_and_full_sync(engine: SqliteEngine) -> None:

@@ -112,11 +112,11 @@ def test_a_tail_is_limited_in_events_and_bytes(events: int, size: int) -> None:
 def test_an_append_that_is_already_loaded_does_not_change_the_row() -> None:
     loaded = CachedTask(a_row(at=Cursor(6), state=TaskState.COMPLETED, position="b.6"), None)
     stale = LogEntry([status(TaskState.WORKING)], "b.5")
-    loaded.advance(stale, [Logged(Cursor(5), stale.events[0])], numbered(stale.events, START)[1], updated=0.0)
+    loaded.advance(stale, [Logged(Cursor(5), stale.events[0])], numbered(stale.events, START, loaded.state)[1], updated=0.0)
     row = loaded.row
     assert (row.at, row.state, row.position) == (6, TaskState.COMPLETED, "b.6")
     assert loaded.position == "b.6"
-    loaded.advance(LogEntry([text()]), [Logged(Cursor(7), text())], numbered([text()], START)[1], updated=1.0)
+    loaded.advance(LogEntry([text()]), [Logged(Cursor(7), text())], numbered([text()], START, loaded.state)[1], updated=1.0)
     assert (loaded.row.at, loaded.row.state) == (7, TaskState.COMPLETED)
 
 
