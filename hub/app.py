@@ -58,6 +58,8 @@ from hub.inbound.api.tasks import add_tasks
 from hub.inbound.cards.cards import Cards, add_cards
 from hub.inbound.cards.catalog import Catalog, add_catalog
 from hub.inbound.cards.documents import Documents
+from hub.inbound.feeds.stream import Feeds
+from hub.inbound.feeds.tasks import add_task_feed
 from hub.inbound.files.addresses import PATH as FILES_PATH
 from hub.inbound.files.addresses import FileAddresses
 from hub.inbound.middleware.asgi_middleware import AsgiMiddleware
@@ -447,8 +449,10 @@ def _mount(
     leases.add_to(app)
     files = FileAddresses(hub.files, hub.trees)
     files.add_to(app)
-    add_registry(app, directory, keep_alive=timedelta(seconds=keep_alive), feeds=rolecall.shares.feeds, uses=uses)
+    feeds, idle = Feeds(rolecall.shares.feeds, uses), timedelta(seconds=keep_alive)
+    add_registry(app, directory, feeds, keep_alive=idle)
     add_tasks(app, hub, uses)
+    add_task_feed(app, hub.task_feeds, feeds, keep_alive=idle)
     add_pushes(app, rolecall.push)
     add_operations(
         app,

@@ -20,6 +20,7 @@ from hub.core.routing.history import RoutingHistory
 from hub.core.routing.router import Route, Router
 from hub.core.supervisor import Supervisor
 from hub.core.tasks.erasure import Erasure
+from hub.core.tasks.feeds import TaskFeeds
 from hub.core.tasks.lists import RowList, TaskList, TaskLists
 from hub.core.tasks.log_pages import LogPages
 from hub.core.tasks.lookup import TaskLookup
@@ -91,6 +92,7 @@ class Hub:
         self._router: Router = deps.router
         self._reader = TaskReader(deps)
         self._lists = TaskLists(deps, self._reader)
+        self.task_feeds = TaskFeeds(deps, self._reader)
         self._limits = limits
         self._push = push
         self._supervisor = supervisor
@@ -574,6 +576,7 @@ class Hub:
     def drain(self) -> None:
         """Take no new calls, and answer every waiting caller with its task as it stands. The tasks continue in the log."""
         self.draining = True
+        self.task_feeds.end()
         self.relays.drain()
         self.files.drain()
         for task_stream in tuple(self._task_streams):

@@ -89,13 +89,18 @@ class Codec(Protocol):
     def outline(self, row: TaskRow, dialect: str) -> bytes:
         """The Task without its content, and marked so: for a list in a dialect that cannot express the rest."""
 
-    def question(self, event: Event) -> str:
+    def words(self, event: Event) -> str:
         """What the message of an event's status says, in words: at most 4,000 characters. Empty: it has no text. May be called
         on any thread.
         """
 
     def asked_for(self, event: Event) -> AskedFor | None:
         """The child whose question an event's status passes on, by its metadata. May be called on any thread."""
+
+    def reason(self, event: Event) -> str:
+        """The code of a status that the hub itself has written, as of `verdict`. Empty: it has none. May be called on any
+        thread.
+        """
 
     def spelled(self, event: Event, dialect: str) -> bytes:
         """A bare message in that dialect. InvalidAnswer if the dialect cannot express it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from uuid import uuid4
@@ -38,9 +39,11 @@ from rolecall.protocol.text.timestamp import timestamp
 from rolecall.protocol.translation import read_content, translated_message, write_content
 from rolecall.protocol.untranslatable import Untranslatable
 
-_LONGEST_QUESTION = 4_000
+_MOST_WORDS = 4_000
+"""Characters."""
 MOST_FILES = 200
 """Files of the hub that one message or event can name. Each is looked up."""
+_REASON = re.compile("[A-Z_]{1,64}")
 
 
 class Update(Value, frozen=True):
@@ -169,11 +172,16 @@ class Codec:
         own = {OWN: {"reason": fault_of(InvalidAnswer(str(row.worker), "")).reason}}
         return dump(write_content(Task(row.id, row.context, status, metadata=own), dialect))
 
-    def question(self, event: Event) -> str:
+    def words(self, event: Event) -> str:
         status = parse_stored(event.body).get("status") or {}
         parts = (status.get("message") or {}).get("parts") or ()
         texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]  # alike in all versions of logs
-        return "\n".join(texts)[:_LONGEST_QUESTION]
+        return "\n".join(texts)[:_MOST_WORDS]
+
+    def reason(self, event: Event) -> str:
+        own = (parse_stored(event.body).get("metadata") or {}).get(OWN)
+        reason = own.get("reason") if isinstance(own, dict) else None
+        return reason if isinstance(reason, str) and _REASON.fullmatch(reason) else ""
 
     def asked_for(self, event: Event) -> AskedFor | None:
         metadata = parse_stored(event.body).get("metadata")

@@ -35,6 +35,11 @@ def write_frame(data: bytes, *, cursor: int | None = None, event: str | None = N
     return b"%bdata: %b\n\n" % (head, data)
 
 
+def write_id(cursor: int) -> bytes:
+    """The id of the newest event for a client that comes back, without an event."""
+    return b"id: %d\n\n" % cursor
+
+
 class FrameReader:
     """Returns the frames that a chunk of bytes completes. Comments are ignored."""
 

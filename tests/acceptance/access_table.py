@@ -236,6 +236,7 @@ OWN: dict[tuple[str, str], list[Address]] = {
         Address("DELETE", "/registry/tasks?holder={id}", "operate", of="holder", others="ok"),
     ],
     ("DELETE", "/registry/tasks/<task>"): [Address("DELETE", "/registry/tasks/{id}", "call")],
+    ("GET", "/registry/tasks/events"): [Address("GET", "/registry/tasks/events", "read", of="feed")],
     ("GET", "/registry/tasks/<task>/events"): [Address("GET", "/registry/tasks/{id}/events", "read")],
     ("GET", "/registry/tasks/<task>/artifacts/<number>"): [
         # The tasks of these tests wait for an answer, and have no artifact.

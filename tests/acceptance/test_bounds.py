@@ -252,9 +252,10 @@ async def test_a_flood_at_one_moment_does_not_pass_the_limit(hub: HubProcess, ki
     assert len(accepted) == limit
 
 
-async def test_readers_of_the_registrys_changes_are_bounded_too(hub: HubProcess) -> None:
+async def test_readers_of_changes_are_bounded_too(hub: HubProcess) -> None:
     async with calls_to(hub) as calls, AsyncExitStack() as open_streams:
-        feeds = [calls.client.stream("GET", "/registry/events") for _ in range(2 * MOST)]
+        paths = ["/registry/events", "/registry/tasks/events"] * MOST
+        feeds = [calls.client.stream("GET", path) for path in paths]
         answers = [await open_streams.enter_async_context(feed) for feed in feeds]
         assert [answer.status_code for answer in answers].count(503) == MOST
 

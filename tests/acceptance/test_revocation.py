@@ -105,6 +105,7 @@ def opened(world: World, token: str) -> Sequence[Open]:
         "call that waits for a worker": ("POST", "/agents/absent/", rpc("message/send", {**message(), **WAITS})),
         "stream that waits for a worker": ("POST", "/agents/absent/", rpc("message/stream", {**message(), **WAITS})),
         "feed": ("GET", "/registry/events", None),
+        "feed of tasks": ("GET", "/registry/tasks/events?after=0", None),
     }
     uses = []
     for name, (method, path, body) in asked.items():
@@ -163,7 +164,9 @@ def test_what_a_client_has_open_ends_with_its_token(world: World, lasts: float |
     for name in (name for name in by_name if "call" in name or name == "batch"):
         assert (by_name[name].status, by_name[name].error) == (401, ""), name
         assert "was revoked, or has expired" in by_name[name].lines[0], name
-    assert (by_name["feed"].status, by_name["feed"].error) == (200, "")
+    for name in ("feed", "feed of tasks"):
+        assert (by_name[name].status, by_name[name].error) == (200, ""), name
+    assert any(task in line for line in by_name["feed of tasks"].lines)
     # Coming back with it is refused, and what was begun runs on for the holder's other token.
     assert world.ask(token, "tasks/resubscribe", {"id": task}, "counter").status_code == 401
     assert world.state(other, task, "counter") == ("working", "")

@@ -75,6 +75,7 @@ def test_without_a_token_only_cards_and_health_are_served(locked: Locked) -> Non
         "/agents",
         "/registry/tasks",
         "/registry/events",
+        "/registry/tasks/events",
         "/tasks/x",
         "/v1/tasks/x",
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -102,6 +103,25 @@ def test_a_foreign_role_and_skill_get_the_same_answer_as_unknown_ones(
 def test_the_feed_reports_only_the_readers_workspace(world: World) -> None:
     assert _feed_names(world, "owner", WORKER) == {WORKER}
     assert _feed_names(world, "stranger", HIDDEN) == {HIDDEN}
+
+
+@pytest.mark.parametrize("who", ["owner", "other", "admin"])
+def test_the_feed_of_tasks_has_only_the_readers_own(world: World, who: str) -> None:
+    """Those of others come first, so they would be seen."""
+    for other in ("owner", "other", "admin"):
+        world.task(other)
+    newest, seen = world.task(who)["id"], list[str]()
+    headers = {"Authorization": f"Bearer {world.tokens[who]}"}
+    with world.http.stream("GET", f"{world.hub.url}/registry/tasks/events?after=0", headers=headers) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                change = json.loads(line.removeprefix("data: "))
+                assert change["holder"] == world.ask(who, "GET", "/registry/me").json()["name"]
+                seen.append(change["task"]["id"])
+                if seen[-1] == newest:
+                    break
+    listed = world.ask(who, "GET", "/registry/tasks?limit=100").json()["tasks"]
+    assert set(seen) == {task["id"] for task in listed}
 
 
 def _feed_names(world: World, who: str, until: str) -> set[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 
+from hub.core.tasks.feeds import ChangeQuery, TaskFeed
+from hub.storage.common.task_changes import ChangeFollower
 from rolecall.model.ids import START, TaskId
 from tests.flow.conftest import CALLER, KEEP_ALIVE, System
 from tests.helpers.scripted import status, task
@@ -36,6 +38,17 @@ async def test_a_closed_feed_is_not_kept(system: System) -> None:
             assert list(await anext(feed)) == []
     del feed
     assert count_of(kind) == before
+
+
+async def test_a_closed_feed_of_tasks_is_not_kept_and_one_that_nobody_enters_is_none(system: System) -> None:
+    opened = system.hub.task_feeds.open
+    unread = opened(CALLER, ChangeQuery(), idle=KEEP_ALIVE)
+    assert count_of(ChangeFollower) == 0
+    for _ in range(5):
+        with opened(CALLER, ChangeQuery(), idle=KEEP_ALIVE) as feed:
+            assert list(await anext(feed)) == []
+    del feed, unread
+    assert (count_of(TaskFeed), count_of(ChangeFollower)) == (0, 0)
 
 
 async def test_deleting_old_tasks_pauses_as_long_as_each_piece_took(system: System) -> None:

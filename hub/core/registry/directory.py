@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -11,6 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from hub.core.observe import Observer
+from hub.core.open_feeds import OpenFeeds
 from hub.core.registry.card_reader import CardReader
 from hub.ports.forwarder import Forwarder
 from hub.ports.state.registry import Registry, RegistryFeed
@@ -62,8 +63,7 @@ class Directory:
         self._limit = limit
         self._per_holder_limit = per_holder_limit
         self._rng = rng or Random()
-        self._feeds: set[RegistryFeed] = set()
-        self._feeds_ended = False
+        self._feeds = OpenFeeds()
 
     async def enrol(self, holder: Principal, offer: Offer, *, boot: str, ttl: timedelta | None = None) -> GrantedLease:
         """Takes the name over if another process of the same holder has it; without tokens, only if nothing accepts connections
@@ -164,23 +164,12 @@ class Directory:
         """Rises with every change of a lease or an offer."""
         return self._registry.revision()
 
-    @contextmanager
-    def changes(self, caller: Caller, *, after: int | None, idle: timedelta) -> Iterator[RegistryFeed]:
-        feed = self._registry.changes(caller.workspace, after=after, idle=idle)
-        if self._feeds_ended:
-            feed.stop()
-        self._feeds.add(feed)
-        try:
-            yield feed
-        finally:
-            self._feeds.discard(feed)
-            feed.stop()
+    def changes(self, caller: Caller, *, after: int | None, idle: timedelta) -> AbstractContextManager[RegistryFeed]:
+        return self._feeds.keep(self._registry.changes(caller.workspace, after=after, idle=idle))
 
     def end_feeds(self) -> None:
-        """End all feeds, also future ones: the hub shuts down, and a feed never ends by itself."""
-        self._feeds_ended = True
-        for feed in self._feeds:
-            feed.stop()
+        """The hub shuts down."""
+        self._feeds.end()
 
     async def observe(self) -> None:
         """Run forever: report the changes of all workspaces to the observer."""

@@ -15,6 +15,7 @@ from hub.core.shares.slots import WorkspaceSlots
 _UNSENT = "bytes of answers that clients have not taken"
 _LISTS = 2
 """A thread each while they read."""
+_FEED_PAGES = 2
 _PROBES_AT_ONCE = 200
 """Fewer than the connections to one worker that are not for streams."""
 _LOOKUPS_AT_ONCE = 16
@@ -64,7 +65,7 @@ class Shares:
         self.streams = WorkspaceShare("open streams", "max_streams", limits.streams, limits.streams_per_workspace)
         """Answers that are streamed to callers."""
         self.feeds = WorkspaceShare("open feeds", "max_streams", limits.streams, limits.streams_per_workspace)
-        """Of the registry."""
+        """Of the registry, and of tasks."""
         self.waiting = WorkspaceShare("waiting calls", "max_waiting", limits.waiting, limits.waiting_per_workspace)
         """Calls that wait for a worker."""
         self.worker_connections = WorkspaceShare(
@@ -96,6 +97,8 @@ class Shares:
         self.documents = WorkspaceSlots("cards being made", 1, queue=limits.at_once, setting="max_at_once")
         """Cards and catalogs are made in pieces on the loop."""
         self.lists = WorkspaceSlots("lists of tasks", _LISTS, queue=limits.at_once, setting="max_at_once")
+        self.feed_pages = WorkspaceSlots("pages of task feeds", _FEED_PAGES, queue=0, setting="")
+        """Stored changes, for readers that lag. A page takes less than a millisecond."""
         self.probes = WorkspaceSlots("questions to silent workers", _PROBES_AT_ONCE, queue=0, setting="")
         self.card_reads = WorkspaceSlots(
             "reads of cards", _CARDS_AT_ONCE, queue=0, setting="", per_workspace=_CARDS_AT_ONCE // 2

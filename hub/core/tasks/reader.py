@@ -13,7 +13,7 @@ from rolecall.errors import ArtifactNotFound, ClientDisconnected, InvalidAnswer,
 from rolecall.model.a2a import Answer, Event, EventKind, Logged
 from rolecall.model.content import Download
 from rolecall.model.ids import START, Caller, Cursor, TaskId
-from rolecall.model.task import AskedFor, TaskRow
+from rolecall.model.task import AskedFor, TaskChange, TaskRow
 from rolecall.model.value import Value
 
 _READ_AT_ONCE = 8 * 1024 * 1024
@@ -166,7 +166,7 @@ class TaskReader:
     async def question(self, caller: Caller, row: TaskRow) -> str:
         """What a paused task asks its caller, in words. Empty: it has no text, or the task is gone."""
         logged = await self.last_state(row)
-        return "" if logged is None else await self._of_event(caller, self._codec.question, logged)
+        return "" if logged is None else await self._of_event(caller, self._codec.words, logged)
 
     async def asked_for(self, row: TaskRow) -> AskedFor | None:
         """The child whose question a paused task asks; None: it asks its own, or it is gone."""
@@ -183,6 +183,18 @@ class TaskReader:
 
     async def _of_event(self, caller: Caller, read: Callable[[Event], _Read], logged: Logged) -> _Read:
         return await self._folding.run(caller, read, logged.event) if _is_long((logged,)) else read(logged.event)
+
+    async def words(self, change: TaskChange) -> str:
+        """What the status of that event says, in words. Empty: it has no text, or the task is gone."""
+        return await self._of_change(change, self._codec.words)
+
+    async def reason(self, change: TaskChange) -> str:
+        """Why the hub itself has ended the task with that event. Empty: it has not, or the task is gone."""
+        return await self._of_change(change, self._codec.reason)
+
+    async def _of_change(self, change: TaskChange, read: Callable[[Event], str]) -> str:
+        log = await self._engine.events.read(change.id, after=Cursor(change.at - 1), upto=change.at)
+        return await self._of_event(change.caller, read, log[0]) if log else ""
 
     async def as_of(self, caller: Caller, task: TaskId, at: Cursor) -> Logged:
         """The Task after event `at`, or after the last event if the log is shorter, as an event with that cursor."""

@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from rolecall.model.a2a import EventKind, JsonObject, TaskState
 from rolecall.model.ids import INSTANCE, RESERVED_ROLES, ROLE
 from rolecall.model.principal import Kind, Right
+from rolecall.model.task import TaskChangeKind
 from rolecall.model.worker import ChangeKind, Health
 
 _RESERVED = "|".join(sorted(RESERVED_ROLES))
@@ -324,6 +325,21 @@ class DecisionItem(Answer):
     candidates: Count
     failing: dict[str, str]
     at: Time
+
+
+class TaskChangeItem(Answer):
+    """The `data` of one event of the task feed: the task as of then, without `usage`. `parent`: the task that has started it.
+    `holder`: whose it is. `reason`: the code, if the hub itself has ended it. `detail`: the words of one that has failed, or
+    was rejected or canceled (at most 4,000 characters).
+    """
+
+    revision: Count
+    event: TaskChangeKind
+    task: TaskItem
+    parent: str | None
+    holder: str
+    reason: Annotated[str, Meta(pattern="^[A-Z_]+$")] | UnsetType = UNSET
+    detail: str | UnsetType = UNSET
 
 
 # --- files

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import AbstractContextManager
 from datetime import timedelta
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
-from quart import Quart, Response, request
+from quart import Quart, Response
 
 from hub.core.registry.directory import Directory
-from hub.core.token_watch import OpenUses
 from hub.inbound.api.answers import (
     Agent,
     AgentAndCard,
@@ -30,25 +26,22 @@ from hub.inbound.api.leases import LEASE_ERRORS, seconds
 from hub.inbound.api.offers import read_proof, read_worker
 from hub.inbound.api.operation import EVENTS, operation
 from hub.inbound.api.requests import AgentFilter, DrainRequest, FeedQuery, Proof, ProofInQuery, WorkerInPath
+from hub.inbound.feeds.stream import Feeds
 from hub.inbound.middleware.audit import recorded
-from hub.inbound.middleware.authentication import caller, enroller, token
-from hub.ports.shares import Share
-from hub.ports.state.registry import RegistryFeed
+from hub.inbound.middleware.authentication import caller, enroller
 from rolecall.errors import LeaseError, LeaseSuperseded, LeaseUnknown, OfferInvalid, Overloaded
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import AgentQuery
-from rolecall.model.ids import Caller
 from rolecall.model.principal import Right
 from rolecall.model.worker import LeaseProof, Registration, RegistryChange
-from rolecall.protocol.sse import KEEP_ALIVE, RESPONSE_HEADERS, write_frame
+from rolecall.protocol.sse import write_frame
 from rolecall.protocol.text.jsontext import dump
 from rolecall.protocol.text.timestamp import timestamp
 
-_CHANGES_AT_ONCE = 50
 ROUTING_NOTE = "Use 'role' with send_to_agent for routing; 'name' pins one instance."
 
 
-def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, feeds: Share, uses: OpenUses) -> None:
+def add_registry(app: Quart, directory: Directory, feeds: Feeds, *, keep_alive: timedelta) -> None:
     @app.delete("/registry/agents/<name>")
     @operation("Withdraw a worker.", *LEASE_ERRORS, right=Right.ENROL)
     async def withdraw(name: WorkerInPath, body: Proof, query: ProofInQuery) -> Withdrawn | Response:
@@ -99,39 +92,10 @@ def add_registry(app: Quart, directory: Directory, *, keep_alive: timedelta, fee
     @app.get("/registry/events")
     @operation("What changes in the registry, as server-sent events.", Overloaded, answers={200: {EVENTS: Change}})
     async def feed(query: FeedQuery) -> Response:
-        subscriber = caller()
-        feeds.check(subscriber.workspace)
-        after = query.after if query.last_event_id is None else query.last_event_id
-        headers = {key.decode(): value.decode() for key, value in RESPONSE_HEADERS}
-        # HEAD is answered at once, without a stream.
-        opened = directory.changes(subscriber, after=after, idle=keep_alive)
-        changes = _changes(opened, subscriber, feeds, uses, token()) if request.method == "GET" else None
-        response = Response(changes, headers=headers)
-        response.timeout = None
-        return response
+        return feeds.answer(lambda: directory.changes(caller(), after=query.resume_after, idle=keep_alive), _change_frame)
 
 
-async def _changes(
-    opened: AbstractContextManager[RegistryFeed], subscriber: Caller, feeds: Share, uses: OpenUses, token_id: str
-) -> AsyncGenerator[bytes, None]:
-    """Ends with the token of the subscriber."""
-    with opened as changes:
-        feeds.fill(subscriber.workspace)
-        uses.add(token_id, changes.stop)
-        try:
-            yield KEEP_ALIVE
-            async for batch in changes:
-                if not batch:
-                    yield KEEP_ALIVE
-                for start in range(0, len(batch), _CHANGES_AT_ONCE):
-                    yield b"".join(map(_change_frame, batch[start : start + _CHANGES_AT_ONCE]))
-                    await asyncio.sleep(0)  # a feed from an old cursor has ten thousand
-        finally:
-            uses.remove(token_id, changes.stop)
-            feeds.give_back(subscriber.workspace)
-
-
-def _change_frame(change: RegistryChange) -> bytes:
+async def _change_frame(change: RegistryChange) -> bytes:
     event = Change(
         revision=change.revision,
         event=change.kind,

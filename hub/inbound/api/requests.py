@@ -198,12 +198,25 @@ class FeedQuery(Query):
     after: Annotated[Revision, Field(description="The same as Last-Event-ID.")] = None
     last_event_id: Annotated[Revision, Header("Last-Event-ID")] = None
 
+    @property
+    def resume_after(self) -> int | None:
+        """The header is of a client that comes back by itself, with the query that it began with."""
+        return self.after if self.last_event_id is None else self.last_event_id
+
 
 # --- tasks, push notifications, operations, cards
 
 
 def _split_names(values: list[str]) -> list[str]:
     return list(dict.fromkeys(name for value in values for name in value.split(",")))
+
+
+States = Annotated[
+    tuple[TaskState, ...],
+    BeforeValidator(_split_names),
+    Reason(f"must be one or several of {', '.join(TaskState)}"),
+    Field(description="Several are repeated, or separated by commas."),
+]
 
 
 def _moment_of(value: str) -> float:
@@ -224,16 +237,16 @@ Since = Annotated[
 
 class TaskFilter(Query):
     role: str | None = None
-    state: Annotated[
-        tuple[TaskState, ...],
-        BeforeValidator(_split_names),
-        Reason(f"must be one or several of {', '.join(TaskState)}"),
-        Field(description="Several are repeated, or separated by commas."),
-    ] = ()
+    state: States = ()
     context_id: str | None = None
     since: Since = None
     limit: PageLimit = 50
     cursor: PageCursor = None
+
+
+class TaskFeedQuery(FeedQuery):
+    role: str | None = None
+    state: States = ()
 
 
 class EraseQuery(Query):

@@ -47,7 +47,7 @@ from rolecall.model.a2a import Logged
 from rolecall.model.command import Target, TaskQuery
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.principal import Right
-from rolecall.model.task import Branch, StoredFile, Summary, TaskRow
+from rolecall.model.task import Branch, StoredFile, Summary, TaskChange, TaskRow
 from rolecall.model.usage import Spending, Usage, UsageGroup, UsageQuery, UsageSums, amount_text
 from rolecall.protocol.text.timestamp import timestamp
 
@@ -61,7 +61,7 @@ def add_tasks(app: Quart, hub: Hub, uses: OpenUses) -> None:
     @operation("The caller's tasks.")
     async def tasks(query: TaskFilter) -> Tasks:
         page, questions, usage = await hub.page(caller(), _wanted(query))
-        items = [_item(row, usage.get(row.id, ()), questions.get(row.id)) for row in page.rows]
+        items = [task_item(row, usage.get(row.id, ()), questions.get(row.id)) for row in page.rows]
         return Tasks(tasks=items, total=page.total, next_cursor=page.before)
 
     @app.get("/registry/summaries")
@@ -224,7 +224,7 @@ def _branch_item(
 ) -> BranchItem:
     deadline = branch.deadline if branch is not None else None
     return BranchItem(
-        task=_item(row, used.get(row.id, ())),
+        task=task_item(row, used.get(row.id, ())),
         parent=branch.parent if branch is not None else None,
         deadline=timestamp(deadline) if deadline is not None else None,
         goes_on=branch is not None and branch.goes_on,
@@ -243,7 +243,7 @@ def _budget(spending: Spending) -> BudgetItem:
     )
 
 
-def _item(row: TaskRow, usage: Sequence[Usage], question: str | None = None) -> TaskItem:
+def task_item(row: TaskRow | TaskChange, usage: Sequence[Usage], question: str | None = None) -> TaskItem:
     return TaskItem(
         id=row.id,
         role=row.role,

@@ -10,10 +10,8 @@ import httpx
 from tests.acceptance.neighbours.rig import BUSY, QUIET, Neighbours, neighbours
 
 
-def _open_feed(pair: Neighbours, workspace: str, kind: str, feeds: ExitStack) -> httpx.Response:
-    answer = feeds.enter_context(
-        pair.http.stream("GET", f"{pair.hub.url}/registry/events", headers=pair.headers(workspace, kind))
-    )
+def _open_feed(pair: Neighbours, workspace: str, kind: str, feeds: ExitStack, path: str = "/registry/events") -> httpx.Response:
+    answer = feeds.enter_context(pair.http.stream("GET", pair.hub.url + path, headers=pair.headers(workspace, kind)))
     if answer.status_code == 200:
         lines = answer.iter_lines()
         next(lines)
@@ -26,7 +24,8 @@ def _open_feed(pair: Neighbours, workspace: str, kind: str, feeds: ExitStack) ->
 def test_a_workspace_with_all_its_streams_open_leaves_the_other_its_part(tmp_path: Path) -> None:
     limits = {"max_streams": 6, "max_streams_per_workspace": 4, "keep_alive": 0.5}
     with neighbours(tmp_path, **limits) as pair, ExitStack() as feeds, pair.unharmed():
-        answers = [_open_feed(pair, BUSY, kind, feeds) for kind in ("client", "client-2") for _ in range(4)]
+        paths = ["/registry/events", "/registry/tasks/events"] * 2
+        answers = [_open_feed(pair, BUSY, kind, feeds, path) for kind in ("client", "client-2") for path in paths]
         assert sorted(answer.status_code for answer in answers) == [*[200] * 4, *[503] * 4]
         refused = {answer.json()["detail"] for answer in answers if answer.status_code == 503}
         assert len(refused) == 1 and "ROLECALL_MAX_STREAMS_PER_WORKSPACE" in refused.pop()

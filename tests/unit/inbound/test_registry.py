@@ -11,11 +11,11 @@ import pytest
 from quart import Quart
 
 from hub.app import create_app
-from hub.server.asgi import Message, Scope
 from hub.settings.model import Settings
+from tests.unit.inbound.feeds import LOCAL, read_feed, read_pieces
 
 ADDRESS = "/registry/agents/echo:a"
-LOCAL = ("127.0.0.1", 8420)
+FEED = "/registry/events"
 
 
 @pytest.fixture
@@ -36,35 +36,6 @@ async def http(app: Quart) -> AsyncIterator[httpx.AsyncClient]:
 async def enrol(http: httpx.AsyncClient, instance: str = "a") -> dict[str, Any]:
     lease: dict[str, Any] = (await http.put(f"/registry/agents/echo/{instance}", json={"url": "http://127.0.0.1:9/"})).json()
     return lease
-
-
-async def read_feed(app: Quart, query: str, header: str | None, frames: int) -> list[list[bytes]]:
-    """The feed's first frames, by the pieces in which they are sent."""
-    pieces: list[list[bytes]] = []
-    headers = [(b"host", b"localhost"), *([(b"last-event-id", header.encode())] if header is not None else [])]
-    address = {"path": "/registry/events", "raw_path": b"/registry/events", "query_string": query.encode(), "root_path": ""}
-    scope: Scope = {"type": "http", "http_version": "1.1", "method": "GET", "scheme": "http", "headers": headers, **address}
-    scope |= {"client": LOCAL, "server": LOCAL}
-    unread: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
-    closed = asyncio.Event()
-    untyped: Any = app
-
-    async def receive() -> Message:
-        if unread:
-            return unread.pop()
-        await closed.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Message) -> None:
-        found = [frame for frame in message.get("body", b"").split(b"\n\n") if b"data: " in frame]
-        if found:
-            pieces.append(found)
-        if sum(map(len, pieces)) >= frames:
-            closed.set()
-
-    async with asyncio.timeout(10):
-        await untyped.asgi_app(scope, receive, send)
-    return pieces
 
 
 @pytest.mark.parametrize(
@@ -105,7 +76,7 @@ async def test_the_header_of_a_feed_wins_over_its_query(
 ) -> None:
     for instance in ("a", "b"):
         await enrol(http, instance)
-    pieces = await read_feed(app, query, header, 1)
+    pieces = await read_feed(app, FEED, query, header, 1)
     assert pieces[0][0].startswith(b"id: %d\n" % revision)
 
 
@@ -122,8 +93,20 @@ async def test_a_feed_from_an_old_cursor_comes_in_pieces_between_which_others_ru
             await asyncio.sleep(0)
 
     others = asyncio.create_task(count())
-    pieces = await read_feed(app, "after=0", None, 120)
+    pieces = await read_feed(app, FEED, "after=0", None, 120)
     others.cancel()
     assert [len(piece) for piece in pieces] == [50, 50, 20]
     assert [frame.split(b"\n")[0] for piece in pieces for frame in piece] == [b"id: %d" % (at + 1) for at in range(120)]
     assert turns > 3
+
+
+async def test_a_feed_says_where_it_begins_so_that_its_reader_can_come_back(app: Quart, http: httpx.AsyncClient) -> None:
+    reading = asyncio.create_task(read_pieces(app, FEED, frames=1))
+    await asyncio.sleep(0.1)
+    await enrol(http)
+    first, *_ = await reading
+    assert first == b": keep-alive\n\nid: 0\n\n"
+    reading = asyncio.create_task(read_pieces(app, FEED, frames=1))
+    await asyncio.sleep(0.1)
+    await enrol(http, "b")
+    assert (await reading)[0] == b": keep-alive\n\nid: 1\n\n"
