@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.bench import machine, page, versus
 from tests.bench.checkouts import CURRENT, THIS, Checkout, NoCheckout, changed_libraries, earlier
+from tests.bench.feeds import feed_section
 from tests.bench.figures import Case, Samples, Section, rows, table_of, text_table
 from tests.bench.growth import grown
 from tests.bench.honesty import log_problems
@@ -59,6 +60,7 @@ def parts(options: argparse.Namespace) -> dict[str, Part]:
     return {
         "growth: 10,000 workers, 1,000,000 tasks stored": lambda bench: grown(bench, rounds, seconds),
         "5,000 heartbeats in one second": lambda bench: [storm_section(bench, rounds, seconds)],
+        "feed of tasks: 20 readers": lambda bench: [feed_section(bench, rounds, seconds)],
         "1,000 streams open, and silent": lambda bench: [open_streams(bench, proxies)],
         "start, and idle memory": lambda bench: [starts(bench, proxies)],
     }

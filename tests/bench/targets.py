@@ -90,6 +90,7 @@ TARGETS = (
     Target("p99 of calls while 5,000 heartbeats come in a second, to before", "×", 2, 1.2, _plain("storm 32")),
     Target("longest that a sweep of 10,000 leases holds the loop", " ms", 20, 20, _plain("held 10,000 workers")),
     Target("longest that retention holds the loop", " ms", 20, 20, _plain("held retention")),
+    Target("20 readers of the feed of tasks, 50 tasks a second, to none", " % of a core", 5, 2, _plain("feed readers")),
     Target("idle memory", " MB", 80, 60, _plain("idle memory hub")),
     Target("start to ready", " s", 1, 0.5, _plain("start hub")),
 )
