@@ -89,7 +89,10 @@ class ChildCall:
         self._asks = True
         answer = await ask(ChildQuestion(text, child, cursor, self._gone_on))
         self._asks = False
-        following = HubStream(self._link(), "/", "tasks/resubscribe", {"id": child}, give_up_after=GIVE_UP_AFTER, after=cursor)
+        named = {"id": child}
+        following = HubStream(
+            self._link(), "/", "tasks/resubscribe", named, give_up_after=GIVE_UP_AFTER, after=cursor, repeats=True
+        )
         if answer is None:
             return following
         answering = self._answer(child, Message({"parts": answer.raw["parts"]}))

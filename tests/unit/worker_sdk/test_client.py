@@ -34,7 +34,7 @@ from worker_sdk import (
     WorkerBusy,
     WorkerLost,
 )
-from worker_sdk.calling.child import ChildCall
+from worker_sdk.calling.child import ChildCall, ChildQuestion
 from worker_sdk.calling.http import HubLink
 from worker_sdk.calling.stream import HubStream
 from worker_sdk.errors import error_for
@@ -512,6 +512,32 @@ async def test_the_result_of_a_child_is_read_when_the_hub_is_back() -> None:
         stream = HubStream(link, "/agents/x/", "message/stream", {"message": {}}, give_up_after=5)
         child = ChildCall(lambda *words: link, stream, lambda task, message: stream, goes_on=False, files=None)
         assert (await child.reply(None)).text == "hello"
+        await link.close()
+    assert len(server.requests) == 4
+
+
+async def test_a_child_that_was_answered_elsewhere_is_followed_when_the_hub_is_back() -> None:
+    async def script(peer: Peer) -> None:
+        request = await peer.read_request()
+        assert request is not None
+        if peer.number == 1:
+            await peer.write(chunked_head() + frame(1, OPEN) + frame(2, status_update("input-required", "?")) + LAST_CHUNK)
+        elif peer.number == 2:
+            peer.reset()
+        elif peer.number == 3:
+            assert (json.loads(request.body)["method"], request.headers["last-event-id"]) == ("tasks/resubscribe", "2")
+            await peer.write(chunked_head() + frame(2, OPEN) + frame(3, status_update("completed", final=True)) + LAST_CHUNK)
+        else:
+            await peer.write(answer(result(TASK)))
+
+    async def ask(question: ChildQuestion) -> None:
+        assert (question.text, question.child, question.event) == ("?", "t1", "2")
+
+    async with RawServer(script) as server:
+        link = HubLink(server.url)
+        stream = HubStream(link, "/agents/x/", "message/stream", {"message": {}}, give_up_after=5)
+        child = ChildCall(lambda *words: link, stream, lambda task, message: stream, goes_on=False, files=None)
+        assert (await child.reply(ask)).text == "hello"
         await link.close()
     assert len(server.requests) == 4
 
