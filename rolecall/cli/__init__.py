@@ -41,6 +41,8 @@ _COMMANDS = {
     "send": _Entry("talk.send", "Send a message to a role and print what it answers."),
     "chat": _Entry("talk.chat", "Talk to a role, line by line."),
     "inbox": _Entry("talk.inbox", "What waits for a person: list it, answer it."),
+    "logs": _Entry("watch.logs", "Workers and tasks, as they come and go."),
+    "top": _Entry("watch.top", "Roles, load and tasks, in place."),
     "agents": _Entry("agents", "The live workers: list, show, drain, remove."),
     "roles": _Entry("agents", "The roles that live workers serve."),
     "tasks": _Entry("tasks.command", "Tasks: list, show, follow, cancel, export, erase."),

@@ -57,6 +57,12 @@ def print_data(text: str) -> None:
     click.echo(strip_control(text) if is_terminal(sys.stdout) else text)
 
 
+def print_line(text: str, colour: str | None = None) -> None:
+    """On stdout, with a colour on a terminal."""
+    text = strip_control(text)
+    click.echo(paint(text, colour, sys.stdout) if colour else text)
+
+
 def checked_role(name: str) -> str:
     """A valid role, or role:instance. UsageError before any request is sent."""
     from rolecall.model.ids import is_instance, is_role, split_name

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from urllib.parse import quote
 
 from rolecall.model.a2a import JsonObject
+from worker_sdk.calling.feed import HubFeed
 from worker_sdk.calling.http import HubLink
 from worker_sdk.calling.messages import FileLike, attach, call_metadata, role_request
 from worker_sdk.calling.reply import AgentInfo, Reply, agent_of, read_reply
@@ -286,6 +287,16 @@ class HubClient:
             erased = await self._link.ask("DELETE", "/registry/tasks", query=query)
             count, more = count + erased["erased"], erased["more"]
         return count
+
+    def task_changes(self, *, role: str | None = None, state: str | None = None, after: str | None = None) -> HubFeed:
+        """What happens to the caller's tasks, from now, or after a revision: `async for change in hub.task_changes(): …`. It
+        survives cuts and restarts of the hub.
+        """
+        return HubFeed(self._link, "/registry/tasks/events", _without_none({"role": role, "state": state}), after)
+
+    def agent_changes(self, *, after: str | None = None) -> HubFeed:
+        """Workers that enrol, change their state and leave, as `task_changes`."""
+        return HubFeed(self._link, "/registry/events", {}, after)
 
     async def task_decision(self, task_id: str) -> JsonObject | None:
         """Why the hub chose this worker: `worker`, the `rule`, and the number of `candidates`.

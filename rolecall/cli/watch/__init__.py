@@ -1,0 +1,1 @@
+"""Commands that show what happens at the hub while it happens."""

@@ -1,0 +1,132 @@
+"""`rolecall top`: the roles, their load and their tasks, in place."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from rolecall.cli.connect import reaches_hub
+from rolecall.cli.output import is_terminal, strip_control
+from rolecall.cli.tasks.lists import tasks
+from rolecall.model.a2a import PAUSED, TERMINAL, JsonObject
+
+if TYPE_CHECKING:
+    from worker_sdk import AgentInfo, HubClient
+    from worker_sdk.calling.feed import HubFeed
+
+_OPEN = "submitted,working,input-required,auth-required"
+_WINDOW = 10.0
+"""Seconds that the rates are taken over."""
+_COLUMNS = ("ROLE", "READY", "WORKERS", "LOAD", "RUNNING", "WAITING", "CALLS/S", "EVENTS/S", "FAILED")
+
+
+class TaskCounts:
+    """What the tasks of each role do, from the changes of the feed."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, tuple[str, str, int]] = {}
+        """Role, state and number of events of each task that has not ended."""
+        self._calls: deque[tuple[float, str, int]] = deque()
+        self._events: deque[tuple[float, str, int]] = deque()
+        self.failed: Counter[str] = Counter()
+
+    def begin_with(self, task: JsonObject) -> None:
+        self._states.setdefault(task["id"], (task["role"], task["state"], task["events"]))
+
+    def take(self, change: JsonObject, now: float) -> None:
+        task = change["task"]
+        name, role, state, events = task["id"], task["role"], task["state"], task["events"]
+        before = self._states.pop(name, (role, "", 0))
+        if change["event"] == "admitted":
+            self._calls.append((now, role, 1))
+        self._events.append((now, role, max(0, events - before[2])))
+        if change["event"] == "ended" and state == "failed":
+            self.failed[role] += 1
+        if state not in TERMINAL and change["event"] != "gone":
+            self._states[name] = (role, state, events)
+
+    def count(self, role: str, *, paused: bool) -> int:
+        return sum(1 for of, state, _ in self._states.values() if of == role and (state in PAUSED) == paused)
+
+    def rates(self, role: str, now: float) -> tuple[float, float]:
+        """Calls and events a second. Events are counted when their task changes its state."""
+        return self._rate(self._calls, role, now), self._rate(self._events, role, now)
+
+    def roles(self) -> set[str]:
+        return {role for role, _, _ in self._states.values()}
+
+    @staticmethod
+    def _rate(seen: deque[tuple[float, str, int]], role: str, now: float) -> float:
+        while seen and seen[0][0] < now - _WINDOW:
+            seen.popleft()
+        return sum(count for _, of, count in seen if of == role) / _WINDOW
+
+
+@click.command()
+@click.option("--interval", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, metavar="SECONDS")
+@click.option("--once", is_flag=True, help="Print the table once and end.")
+@reaches_hub
+async def top(hub: HubClient, interval: float, once: bool) -> None:
+    """Roles with their workers, load, tasks, calls and events a second, in place, until Ctrl-C. Tasks are the token's own."""
+    counts, in_place = TaskCounts(), is_terminal(sys.stdout) and not once
+    feed = hub.task_changes()
+    watch = asyncio.create_task(_count(feed, counts), name="changes of tasks")
+    try:
+        async for task in tasks(hub, state=_OPEN):
+            counts.begin_with(task)
+        while True:
+            agents = await hub.discover_agents()
+            rows = table_of(agents, counts, time.monotonic())
+            _print_table(rows, f"{len(agents)} workers · hub {hub.url}", in_place=in_place)
+            if once:
+                return
+            done, _ = await asyncio.wait([watch], timeout=interval)
+            for ended in done:
+                ended.result()
+    finally:
+        watch.cancel()
+        if in_place:
+            click.echo("\x1b[?25h", nl=False)
+
+
+async def _count(feed: HubFeed, counts: TaskCounts) -> None:
+    async for change in feed:
+        counts.take(change, time.monotonic())
+
+
+def table_of(agents: Sequence[AgentInfo], counts: TaskCounts, now: float) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [_COLUMNS]
+    for role in sorted({agent.role for agent in agents} | counts.roles()):
+        mine = [agent for agent in agents if agent.role == role]
+        ready = sum(agent.state == "ready" for agent in mine)
+        room = sum(agent.capacity or 0 for agent in mine) if all(agent.capacity for agent in mine) and mine else None
+        load = f"{sum(agent.in_flight for agent in mine)}" + (f"/{room}" if room else "")
+        calls, events = counts.rates(role, now)
+        running, waiting = counts.count(role, paused=False), counts.count(role, paused=True)
+        figures = (ready, len(mine), load, running, waiting, f"{calls:.1f}", f"{events:.1f}", counts.failed[role])
+        rows.append((role, *(str(figure) for figure in figures)))
+    return rows
+
+
+def _print_table(rows: Sequence[tuple[str, ...]], last: str, *, in_place: bool) -> None:
+    """Lines are cut at the terminal's width, and the table at its height."""
+    size = shutil.get_terminal_size()
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS))]
+    lines = [
+        "  ".join(strip_control(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    if in_place:
+        room = max(1, size.lines - 2)
+        lines = lines[:room] + ([f"… and {len(lines) - room} more roles"] if len(lines) > room else [])
+        cut = "\n".join(f"{line[: size.columns]}\x1b[K" for line in [*lines, last])
+        click.echo(f"\x1b[?25l\x1b[H{cut}\x1b[J", nl=False)
+    else:
+        click.echo("\n".join([*lines, last]))
+    sys.stdout.flush()
