@@ -1,0 +1,80 @@
+"""Changes as lines, and the figures of `rolecall top`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rolecall.cli.watch.changes import of_task, of_worker
+from rolecall.cli.watch.top import TaskCounts, table_of
+from worker_sdk import AgentInfo
+
+TASK = "01a1f72c-7c8e-738c-94c5-d138cf90f0d7"
+
+
+def change(event: str, state: str, task: str = TASK, events: int = 1, **members: Any) -> dict[str, Any]:
+    usual = {"role": "echo", "worker": "echo:a", "context_id": "c", "created": "2026-01-31T12:00:00.000Z"}
+    row = {"id": task, "state": state, "events": events, "updated": "2026-01-31T12:00:00.250Z", **usual}
+    row |= {key: members.pop(key) for key in ("question", "role", "worker") if key in members}
+    return {"revision": 1, "event": event, "task": row, "parent": None, "holder": "anna", **members}
+
+
+@pytest.mark.parametrize(
+    ("given", "line", "colour"),
+    [
+        (change("admitted", "submitted", worker=None), "echo f0d7 is called", None),
+        (change("admitted", "submitted", parent="…-1234"), "echo:a f0d7 is called by task 1234", None),
+        (change("changed", "working"), "echo:a f0d7 is working", None),
+        (change("changed", "input-required", question="Which\none?"), "echo:a f0d7 asks: Which one?", "yellow"),
+        (change("ended", "completed"), "echo:a f0d7 ✓ 250 ms", "green"),
+        (change("ended", "failed", reason="WORKER_LOST", detail="gone"), "echo:a f0d7 ✗ failed: WORKER_LOST", "red"),
+        (change("ended", "rejected", detail="not today"), "echo:a f0d7 ✗ rejected: not today", "red"),
+        (change("ended", "canceled"), "echo:a f0d7 ✗ canceled", "red"),
+        (change("gone", "completed"), "echo:a f0d7 answered with a message, or took no call", None),
+        (change("ended", "failed", detail="x" * 300), f"echo:a f0d7 ✗ failed: {'x' * 190}…", "red"),
+    ],
+)
+def test_a_change_of_a_task_is_one_line(given: dict[str, Any], line: str, colour: str | None) -> None:
+    text, shown = of_task(given)
+    assert (text.partition("  ")[2], shown) == (line, colour)
+
+
+@pytest.mark.parametrize(
+    ("event", "line", "colour"),
+    [
+        ("enrolled", "echo:a is ready", "green"),
+        ("changed", "echo:a is suspect: slow", None),
+        ("expired", "echo:a has missed its heartbeats: slow", "yellow"),
+        ("of a later hub", "echo:a of a later hub: slow", None),
+    ],
+)
+def test_a_change_of_a_worker_is_one_line(event: str, line: str, colour: str | None) -> None:
+    reason = "" if event == "enrolled" else "slow"
+    at = "2026-01-31T12:00:00.000Z"
+    text, shown = of_worker({"event": event, "name": "echo:a", "state": "suspect", "reason": reason, "at": at})
+    assert (text.partition("  ")[2], shown) == (line, colour)
+
+
+def test_top_counts_what_runs_waits_and_fails_and_the_rates_of_ten_seconds() -> None:
+    counts = TaskCounts()
+    counts.begin_with(change("admitted", "working", task="old", events=4)["task"])
+    for at, (event, state, task, events) in enumerate(
+        [
+            ("admitted", "submitted", "one", 0),
+            ("changed", "working", "one", 1),
+            ("admitted", "submitted", "two", 0),
+            ("changed", "input-required", "two", 3),
+            ("ended", "failed", "one", 6),
+            ("ended", "completed", "old", 14),
+            ("admitted", "submitted", "three", 0),
+            ("gone", "completed", "three", 1),
+        ]
+    ):
+        counts.take(change(event, state, task=task, events=events), now=100.0 + at)
+    agents = [AgentInfo("echo:a", "echo", "a", state="ready", in_flight=1, capacity=4), AgentInfo("idle:a", "idle", "a")]
+    header, echo, idle = table_of(agents, counts, now=108.0)
+    assert header[0] == "ROLE"
+    assert echo == ("echo", "1", "1", "1/4", "0", "1", "0.3", "2.0", "1")
+    assert idle == ("idle", "0", "1", "0", "0", "0", "0.0", "0.0", "0")
+    assert table_of(agents, counts, now=120.0)[1][6:8] == ("0.0", "0.0")
