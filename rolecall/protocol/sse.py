@@ -88,6 +88,11 @@ class FrameReader:
         self.held = self._rest_size + self._size
         return frames
 
+    @property
+    def last_id(self) -> str | None:
+        """An id that has come, and no data behind it yet."""
+        return self._id
+
     def _end_rest(self, lines: list[bytes]) -> None:
         """The first of these lines ends the unfinished one. A long line of data goes to the data without another copy of it."""
         rest, size = self._rest, self._rest_size + len(lines[0])

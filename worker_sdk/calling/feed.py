@@ -24,17 +24,18 @@ class HubFeed:
         self._path, self._query = path, query
         self.cursor = after
         """The revision to go on after."""
+        self._has_begun = False
 
     async def __aiter__(self) -> AsyncIterator[JsonObject]:
         """RolecallError: the hub refuses the feed."""
-        pause, has_begun = 0.1, False
+        pause = 0.1
         while True:
             try:
                 async for change in self._once():
-                    pause, has_begun = 0.1, True
+                    pause = 0.1
                     yield change
             except (HubBusy, HubUnreachable, StreamLost):
-                if not has_begun and self.cursor is None:
+                if not self._has_begun:
                     raise
             await asyncio.sleep(random.uniform(pause / 2, pause))
             pause = min(pause * 2, _SLOWEST)
@@ -42,6 +43,7 @@ class HubFeed:
     async def _once(self) -> AsyncIterator[JsonObject]:
         headers = {"accept": "text/event-stream"} | ({} if self.cursor is None else {"last-event-id": self.cursor})
         async with self._link.send("GET", self._path, headers=headers, query=self._query) as answer:
+            self._has_begun = True
             reader = FrameReader()
             async for chunk in answer.aiter_raw():
                 try:
@@ -50,8 +52,8 @@ class HubFeed:
                     raise RolecallError(f"The hub sent {error}.") from error
                 for frame in frames:
                     self.cursor = frame.id or self.cursor
-                    if frame.data:
-                        yield _document(frame.data)
+                    yield _document(frame.data)
+                self.cursor = reader.last_id or self.cursor
 
 
 def _document(data: bytes) -> JsonObject:

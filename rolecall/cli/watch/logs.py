@@ -29,9 +29,9 @@ async def logs(hub: HubClient, role: str | None, as_json: bool) -> None:
     A task is named by the last four characters of its id, which `rolecall tasks show` takes too.
     """
     print_notice(f"watching {hub.url}, Ctrl-C ends", "dim")
-    async with asyncio.TaskGroup() as both:
-        both.create_task(_show(hub.agent_changes(), of_worker, as_json, role), name="changes of workers")
-        both.create_task(_show(hub.task_changes(role=role), of_task, as_json), name="changes of tasks")
+    await asyncio.gather(
+        _show(hub.agent_changes(), of_worker, as_json, role), _show(hub.task_changes(role=role), of_task, as_json)
+    )
 
 
 async def _show(
