@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 
 from tests.acceptance.syncs import brisk
-from tests.helpers.processes import ROLECALL, ROOT, HubProcess, start_hub, start_worker, wait_for
+from tests.helpers.processes import ROLECALL, ROOT, HubProcess, free_port, start_hub, start_worker, wait_for
 
 
 def rolecall(hub: HubProcess, *words: str, code: int = 0) -> str:
@@ -26,18 +26,19 @@ def listed(hub: HubProcess) -> list[str]:
 
 
 def test_tasks_are_written_out_then_only_summaries_then_nothing(tmp_path: Path) -> None:
-    with (
-        start_hub(tmp_path / "hub", argv=brisk.ARGV, retention=5, keep_summaries=600) as hub,
-        start_worker("rolecall.cli.demo:echo", "echo:one", hub.url, log=tmp_path / "echo.log"),
-    ):
-        for text in ("one", "two"):
-            rolecall(hub, "send", "echo", text, "--context-id", "c-1")
+    port = free_port()
+    with start_hub(tmp_path / "hub", port=port) as hub:
+        with start_worker("rolecall.cli.demo:echo", "echo:one", hub.url, log=tmp_path / "echo.log"):
+            for text in ("one", "two"):
+                rolecall(hub, "send", "echo", text, "--context-id", "c-1")
         lines = [json.loads(line) for line in rolecall(hub, "tasks", "export", "--role", "echo").splitlines()]
         assert [line["task"]["artifacts"][0]["parts"][0]["text"] for line in lines] == ["two", "one"]
         assert lines[0]["state"] == "completed"
         assert rolecall(hub, "tasks", "export", "--state", "failed") == ""
         newest, oldest = (line["id"] for line in lines)
+        assert hub.stop() == 0
 
+    with start_hub(tmp_path / "hub", argv=brisk.ARGV, port=port, retention=1, keep_summaries=600) as hub:
         wait_for(lambda: listed(hub) == [], 20)
         rows = json.loads(rolecall(hub, "tasks", "ls", "--all", "--json", "--since", "1h"))
         assert [row["id"] for row in rows] == [newest, oldest]
