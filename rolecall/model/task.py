@@ -130,6 +130,13 @@ class Branch(Value, frozen=True):
         return len(self.roles)
 
 
+class Question(NamedTuple):
+    """What a paused task asks its caller, in words; `child`: the one whose question it is, if a child of it asks."""
+
+    words: str
+    child: TaskId | None = None
+
+
 class AskedFor(NamedTuple):
     """The child whose question a paused task asks its caller, and the event of the child that asked it; None: not known."""
 

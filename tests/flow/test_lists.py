@@ -168,7 +168,8 @@ async def test_a_page_ends_before_too_many_bytes_are_read(
 
 async def questions(system: System, *states: TaskState) -> dict[str, str]:
     """What the listed tasks ask, by their ids."""
-    return {**(await system.hub.page(CALLER, TaskQuery(states=states))).questions}
+    page = await system.hub.page(CALLER, TaskQuery(states=states))
+    return {task_id: question.words for task_id, question in page.questions.items()}
 
 
 @pytest.mark.parametrize("dialect", ["0.3", "1.0"])

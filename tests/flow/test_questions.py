@@ -10,6 +10,7 @@ import pytest
 
 from rolecall.errors import InvalidParams, WorkerBroke, WorkerFault, WorkerUnreachable
 from rolecall.model.a2a import TaskState, WorkerEvent
+from rolecall.model.command import TaskQuery
 from rolecall.model.ids import TaskId
 from rolecall.model.principal import LOCAL
 from rolecall.model.value import replace
@@ -46,6 +47,17 @@ async def refused(system: System, role: str, task_id: TaskId) -> None:
 def attached(system: System, role: str) -> int:
     """How often the hub has attached to that worker's stream."""
     return system.forwarder.asked("attach").count(f"{role}:a")
+
+
+async def test_a_list_tells_whose_question_a_task_asks(system: System) -> None:
+    root, middle, below = await asking(system, *ROLES)
+    page = await system.hub.page(CALLER, TaskQuery(states=(PAUSED,)))
+    assert {task_id: question.child for task_id, question in page.questions.items()} == {
+        root: middle,
+        middle: below,
+        below: None,
+    }
+    assert page.questions[below].words == "which?"
 
 
 @pytest.mark.parametrize("answered", [1, 2])

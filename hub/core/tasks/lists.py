@@ -13,7 +13,7 @@ from rolecall.errors import ClientDisconnected, ListTooSlow
 from rolecall.model.a2a import PAUSED, Answer
 from rolecall.model.command import ListTasks, TaskQuery
 from rolecall.model.ids import Caller, TaskId
-from rolecall.model.task import Summary, SummaryPage, TaskPage
+from rolecall.model.task import Question, Summary, SummaryPage, TaskPage
 from rolecall.model.usage import Usage, UsageGroup, UsageQuery
 from rolecall.model.value import replace
 
@@ -33,7 +33,7 @@ class RowList(NamedTuple):
     """`questions`: what each of the paused tasks asks its caller. `usage`: what those that have used something have used."""
 
     page: TaskPage
-    questions: Mapping[TaskId, str]
+    questions: Mapping[TaskId, Question]
     usage: Mapping[TaskId, Sequence[Usage]]
 
 
@@ -49,7 +49,7 @@ class TaskLists:
         """ListTooSlow."""
         async with self._turn(caller.workspace, None):
             page = await self._tasks.page(caller, query)
-            questions = {row.id: await self._reader.question(caller, row) for row in page.rows if row.state in PAUSED}
+            questions = {row.id: await self._reader.question(row) for row in page.rows if row.state in PAUSED}
             return RowList(page, questions, await self._usage.of_tasks([row.id for row in page.rows]))
 
     async def usage(self, query: UsageQuery) -> Sequence[UsageGroup]:

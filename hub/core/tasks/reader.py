@@ -13,7 +13,7 @@ from rolecall.errors import ArtifactNotFound, ClientDisconnected, InvalidAnswer,
 from rolecall.model.a2a import Answer, Event, EventKind, Logged
 from rolecall.model.content import Download
 from rolecall.model.ids import START, Caller, Cursor, TaskId
-from rolecall.model.task import AskedFor, TaskChange, TaskRow
+from rolecall.model.task import AskedFor, Question, TaskChange, TaskRow
 from rolecall.model.value import Value
 
 _READ_AT_ONCE = 8 * 1024 * 1024
@@ -163,10 +163,14 @@ class TaskReader:
                 fold = await self._long_fold(caller, row, "", asyncio.Event(), row.at)
                 return await self._folding.run(caller, fold.download, number, part)
 
-    async def question(self, caller: Caller, row: TaskRow) -> str:
-        """What a paused task asks its caller, in words. Empty: it has no text, or the task is gone."""
+    async def question(self, row: TaskRow) -> Question:
+        """Of a paused task. Its words are empty if it has no text, or the task is gone."""
         logged = await self.last_state(row)
-        return "" if logged is None else await self._of_event(caller, self._codec.words, logged)
+        return Question("") if logged is None else await self._of_event(row.caller, self._question_in, logged)
+
+    def _question_in(self, event: Event) -> Question:
+        asked = self._codec.asked_for(event)
+        return Question(self._codec.words(event), asked.child if asked is not None else None)
 
     async def asked_for(self, row: TaskRow) -> AskedFor | None:
         """The child whose question a paused task asks; None: it asks its own, or it is gone."""

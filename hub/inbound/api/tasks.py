@@ -47,7 +47,7 @@ from rolecall.model.a2a import Logged
 from rolecall.model.command import Target, TaskQuery
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.principal import Right
-from rolecall.model.task import Branch, StoredFile, Summary, TaskChange, TaskRow
+from rolecall.model.task import Branch, Question, StoredFile, Summary, TaskChange, TaskRow
 from rolecall.model.usage import Spending, Usage, UsageGroup, UsageQuery, UsageSums, amount_text
 from rolecall.protocol.text.timestamp import timestamp
 
@@ -243,7 +243,7 @@ def _budget(spending: Spending) -> BudgetItem:
     )
 
 
-def task_item(row: TaskRow | TaskChange, usage: Sequence[Usage], question: str | None = None) -> TaskItem:
+def task_item(row: TaskRow | TaskChange, usage: Sequence[Usage], question: Question | None = None) -> TaskItem:
     return TaskItem(
         id=row.id,
         role=row.role,
@@ -254,6 +254,7 @@ def task_item(row: TaskRow | TaskChange, usage: Sequence[Usage], question: str |
         updated=timestamp(row.updated),
         events=row.at,
         usage=_usage(usage) if usage else UNSET,
-        question=UNSET if question is None else question,
+        question=UNSET if question is None else question.words,
+        child=UNSET if question is None or question.child is None else question.child,
         since=UNSET if question is None else timestamp(row.updated),
     )

@@ -15,7 +15,7 @@ from hub.inbound.api.tasks import task_item
 from hub.inbound.feeds.stream import Feeds
 from hub.inbound.middleware.authentication import caller
 from rolecall.errors import HubError, Overloaded
-from rolecall.model.task import TaskChange
+from rolecall.model.task import Question, TaskChange
 from rolecall.protocol.sse import write_frame
 from rolecall.protocol.text.jsontext import dump
 
@@ -56,7 +56,7 @@ def _frame(change: TaskChange, words: Words) -> bytes:
     item = TaskChangeItem(
         revision=change.revision,
         event=change.kind,
-        task=task_item(change, (), words.question),
+        task=task_item(change, (), Question(words.question) if words.question is not None else None),
         parent=change.parent,
         holder=change.caller.name,
         reason=UNSET if words.reason is None else words.reason,

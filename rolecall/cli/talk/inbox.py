@@ -39,6 +39,9 @@ async def _show(hub: HubClient, role: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
+    # A question of a child is also its parent's: it is shown where it came up to.
+    passed_on = {task.get("child") for task in found}
+    found = [task for task in found if task["id"] not in passed_on]
     for task in found:
         for line in lines_of(task, time.time()):
             print_data(line)

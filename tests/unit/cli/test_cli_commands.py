@@ -201,6 +201,20 @@ def test_a_task_is_shown_with_the_tree_that_it_belongs_to(hub: ScriptedHub, caps
     assert (shown["id"], shown["tree"]) == ("t1", branches)
 
 
+def test_a_question_that_came_up_a_tree_is_listed_once_where_it_came_up_to(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"role": "r", "worker": "r:a", "state": "input-required", "since": "2026-01-01T00:00:00.000Z", "question": "Which?"}
+    waiting = [{"id": "t3", **row}, {"id": "t2", "child": "t3", **row}, {"id": "t1", "child": "t2", **row}, {"id": "u1", **row}]
+    hub.on("GET /registry/tasks", Response({"tasks": waiting, "total": 4, "next_cursor": None}))
+    assert run(["inbox"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split()[0] for line in out.splitlines()] == ["t1", "Which?", "u1", "Which?"]
+    assert err.startswith("2 waiting")
+    assert run(["inbox", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == waiting
+
+
 def test_ping_reports_a_healthy_an_unhealthy_and_an_absent_hub(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
     hub.on(
         "GET /health",
