@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from worker_sdk.calling.blocking.client import HubClient
-from worker_sdk.calling.blocking.loop import HubStream
+from worker_sdk.calling.blocking.loop import HubFeed, HubStream
 
-__all__ = ["HubClient", "HubStream"]
+__all__ = ["HubClient", "HubFeed", "HubStream"]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TypeVar
 
-from worker_sdk.calling.blocking.loop import HubStream, LoopThread
+from worker_sdk.calling.blocking.loop import HubFeed, HubStream, LoopThread
 from worker_sdk.calling.client import _GIVE_UP_AFTER, DEFAULT_TIMEOUT
 from worker_sdk.calling.client import HubClient as AsyncHubClient
 # imports
@@ -72,10 +72,8 @@ def page() -> str:
 def _imports(tree: ast.Module) -> str:
     """Those of the other client, of which the unused ones go later."""
     blocks = [node for node in tree.body if isinstance(node, ast.ImportFrom | ast.If)]
-    lines = [
-        ast.unparse(node) for node in blocks if "HubStream" not in ast.unparse(node) and "__future__" not in ast.unparse(node)
-    ]
-    return "\n".join(lines) + "\n"
+    lines = [ast.unparse(node) for node in blocks]
+    return "\n".join(line for line in lines if not any(name in line for name in ("HubStream", "HubFeed", "__future__"))) + "\n"
 
 
 def _text(method: ast.FunctionDef | ast.AsyncFunctionDef, body: list[str]) -> str:
@@ -91,7 +89,8 @@ def _text(method: ast.FunctionDef | ast.AsyncFunctionDef, body: list[str]) -> st
 def _call(method: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
     call = f"self._hub.{method.name}({_passed_on(method)})"
     if not isinstance(method, ast.AsyncFunctionDef):
-        return [f"return HubStream(self._thread, {call})"]
+        assert method.returns is not None
+        return [f"return {ast.unparse(method.returns)}(self._thread, {call})"]
     if method.name != "call":
         return [f"return self._thread.run({call})"]
     # Its result has one of two types: its overloads say which.

@@ -42,7 +42,7 @@ class Terminal:
             stdout=other_end,
             stderr=other_end,
             cwd=cwd,
-            env=environment({**(env or {}), "TERM": term}),
+            env=_of_a_terminal({**(env or {}), "TERM": term}),
             start_new_session=True,
             preexec_fn=_take_terminal,
         )
@@ -92,6 +92,11 @@ class Terminal:
                         return
                 except OSError:  # everybody on the other side has gone
                     return
+
+
+def _of_a_terminal(extra: Mapping[str, str]) -> dict[str, str]:
+    """Without a size from where the tests run."""
+    return {name: value for name, value in environment(extra).items() if name not in ("COLUMNS", "LINES")}
 
 
 def _take_terminal() -> None:

@@ -289,8 +289,8 @@ class HubClient:
         return count
 
     def task_changes(self, *, role: str | None = None, state: str | None = None, after: str | None = None) -> HubFeed:
-        """What happens to the caller's tasks, from now, or after a revision: `async for change in hub.task_changes(): …`. It
-        survives cuts and restarts of the hub.
+        """What happens to the caller's tasks, from now, or after a revision: to be iterated over, without an end. It survives
+        cuts and restarts of the hub.
         """
         return HubFeed(self._link, "/registry/tasks/events", _without_none({"role": role, "state": state}), after)
 

@@ -65,6 +65,18 @@ def test_a_script_calls_streams_and_reads(hub: ScriptedHub) -> None:
             client.call("echo", "hi")
 
 
+def test_changes_of_a_feed_come_without_an_end_and_the_cursor_follows(hub: ScriptedHub) -> None:
+    hub.on("GET /registry/tasks/events", Response(frames=[(7, {"event": "admitted"}), (9, {"event": "ended"})], hold=True))
+    with HubClient(hub.url) as client:
+        feed = client.task_changes(role="echo")
+        changes = iter(feed)
+        first, second = next(changes), next(changes)
+    assert feed.cursor == "9"
+    # The script has one form of frames: the hub's own feeds have no envelope around the change.
+    assert [change["result"]["event"] for change in (first, second)] == ["admitted", "ended"]
+    assert hub.requests[-1].query == "role=echo"
+
+
 async def test_it_works_inside_a_running_loop(hub: ScriptedHub) -> None:
     with HubClient(hub.url) as client:
         assert client.call("echo", "hi").text == "hello"

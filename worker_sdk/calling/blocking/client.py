@@ -7,7 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rolecall.model.a2a import JsonObject
-from worker_sdk.calling.blocking.loop import HubStream, LoopThread
+from worker_sdk.calling.blocking.loop import HubFeed, HubStream, LoopThread
 from worker_sdk.calling.client import _GIVE_UP_AFTER, DEFAULT_TIMEOUT
 from worker_sdk.calling.client import HubClient as AsyncHubClient
 from worker_sdk.calling.messages import FileLike
@@ -292,6 +292,16 @@ class HubClient:
     def erase_tasks(self, *, context_id: str | None = None, holder: str | None = None) -> int:
         """The same for all tasks of a conversation, or of a holder of tokens, which only operators may. How many there were."""
         return self._thread.run(self._hub.erase_tasks(context_id=context_id, holder=holder))
+
+    def task_changes(self, *, role: str | None = None, state: str | None = None, after: str | None = None) -> HubFeed:
+        """What happens to the caller's tasks, from now, or after a revision: to be iterated over, without an end. It survives
+        cuts and restarts of the hub.
+        """
+        return HubFeed(self._thread, self._hub.task_changes(role=role, state=state, after=after))
+
+    def agent_changes(self, *, after: str | None = None) -> HubFeed:
+        """Workers that enrol, change their state and leave, as `task_changes`."""
+        return HubFeed(self._thread, self._hub.agent_changes(after=after))
 
     def task_decision(self, task_id: str) -> JsonObject | None:
         """Why the hub chose this worker: `worker`, the `rule`, and the number of `candidates`.

@@ -8,6 +8,8 @@ from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
+from rolecall.model.a2a import JsonObject
+from worker_sdk.calling.feed import HubFeed as AsyncHubFeed
 from worker_sdk.calling.reply import Reply, StreamEvent
 from worker_sdk.calling.stream import HubStream as AsyncHubStream
 
@@ -119,3 +121,23 @@ class HubStream:
 
     async def _next(self) -> StreamEvent | None:
         return await anext(self._events, None)
+
+
+class HubFeed:
+    """`for change in hub.task_changes(): …`, without an end."""
+
+    def __init__(self, thread: LoopThread, feed: AsyncHubFeed) -> None:
+        self._thread = thread
+        self._feed = feed
+        self._changes = feed.__aiter__()
+
+    @property
+    def cursor(self) -> str | None:
+        return self._feed.cursor
+
+    def __iter__(self) -> Iterator[JsonObject]:
+        while True:
+            yield self._thread.run(self._next())
+
+    async def _next(self) -> JsonObject:
+        return await anext(self._changes)
