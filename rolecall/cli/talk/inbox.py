@@ -67,9 +67,10 @@ def lines_of(task: JsonObject, now: float) -> list[str]:
 async def answer(hub: HubClient, task_id: str, text: str) -> int:
     """Answer a task that waits, and print what comes of it. TASK_ID may be the beginning or the end of the id."""
     task_id = await whole_id(hub, task_id, state=_WAITING)
-    page = await hub.tasks(state=_WAITING, limit=100)
-    waiting = next((task for task in page["tasks"] if task["id"] == task_id), None)
-    if waiting is None:
+    async for waiting in tasks(hub, state=_WAITING):
+        if waiting["id"] == task_id:
+            break
+    else:
         raise problem(f"the task {task_id} does not wait for an answer", "NOT_WAITING", "see rolecall inbox")
     printer = AnswerPrinter(waiting["role"], task_id=task_id)
     await follow(hub, printer, hub.stream(waiting["role"], text, task_id=task_id, give_up_after=PATIENCE))

@@ -29,8 +29,10 @@ async def logs(hub: HubClient, role: str | None, as_json: bool) -> None:
     A task is named by the last four characters of its id, which `rolecall tasks show` takes too.
     """
     print_notice(f"watching {hub.url}, Ctrl-C ends", "dim")
+    workers = _show(hub.agent_changes(), of_worker, as_json, role)
+    of_role = _show(hub.task_changes(role=role), of_task, as_json)
     await asyncio.gather(
-        _show(hub.agent_changes(), of_worker, as_json, role), _show(hub.task_changes(role=role), of_task, as_json)
+        asyncio.create_task(workers, name="changes of workers"), asyncio.create_task(of_role, name="changes of tasks")
     )
 
 
