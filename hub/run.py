@@ -30,6 +30,7 @@ from hub.server.http_server import HttpServer
 from hub.server.tls import HTTP_1, HTTP_2, Certificate
 from hub.settings.agents import AgentSetting
 from hub.settings.model import Settings
+from hub.storage.sqlite.connections.library import count_no_memory
 from rolecall.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -87,6 +88,7 @@ async def serve(
 ) -> None:
     """Serve until `stop` is set, then drain. `ready` gets the URL of the hub."""
     descriptors = Descriptors(raise_limit())
+    count_no_memory()
     asyncio.get_running_loop().set_exception_handler(partial(_on_loop_error, descriptors))
     certificate = _certificate(settings)
     with open_listener(settings.host, settings.port, settings.reader_patience) as listener:

@@ -9,6 +9,7 @@ import pytest
 from hub.ports.state.engine import Engine
 from hub.ports.state.pushes import DeliveryRoom
 from rolecall.errors import InvalidParams, PushConfigNotFound, TaskNotFound
+from rolecall.model.a2a import Event
 from rolecall.model.ids import Caller, Cursor, new_task_id
 from tests.contract.conftest import Store
 from tests.contract.pushing import DAY, LEASE, NOTHING, a_config, add_config, claimed, owed, the_claim
@@ -74,6 +75,13 @@ async def test_the_configs_of_another_callers_task_look_like_those_of_an_unknown
         with pytest.raises(TaskNotFound):
             await pushes.redeliver(caller, asked, "c", Cursor(1))
     assert len(await pushes.list(ANNA, task)) == 1
+
+
+@pytest.mark.parametrize("event", [text(), DONE])
+async def test_an_event_that_is_stored_together_with_a_config_is_owed(engine: Engine, event: Event) -> None:
+    task = await admitted(engine)
+    await asyncio.gather(add_config(engine, task), append(engine, task, event))
+    assert await owed(engine) == [("c", 0, 1)]
 
 
 async def test_a_bare_message_has_no_configs_and_is_not_delivered(engine: Engine) -> None:

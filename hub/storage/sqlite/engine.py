@@ -23,6 +23,7 @@ from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.registry import SqliteRegistry
 from hub.storage.sqlite.summaries import SqliteSummaries
 from hub.storage.sqlite.task_changes import SqliteChanges
+from hub.storage.sqlite.task_counts import TaskCounts
 from hub.storage.sqlite.tasks import SqliteTasks
 from hub.storage.sqlite.usage import SqliteUsage
 from rolecall.errors import StoreError
@@ -47,7 +48,8 @@ class SqliteEngine:
         self._database = database
         self._lock = FileLock(database)
         self._reserve = reserve = Reserve(database, disk_reserve)
-        self._writer = Writer(self._connect, make_room=self._make_room)
+        counts = TaskCounts()
+        self._writer = Writer(self._connect, make_room=self._make_room, counts=counts)
         self._reader = SqliteReader(database)
         self._list_readers = ListReaders(database)
         self._checkpoints = Checkpoints(database, lambda: self._writer.commits, self._restart_log, look=reserve.look)
@@ -56,11 +58,11 @@ class SqliteEngine:
         self.pushes = SqlitePushes(self._writer, self._reader, cache, clock, notifier)
         self.task_changes = changes = SqliteChanges(clock, self._list_readers)
         self.tasks = SqliteTasks(
-            self._writer, self._reader, self._list_readers, cache, clock, self.pushes, reserve, disk, changes
+            self._writer, self._reader, self._list_readers, cache, clock, self.pushes, reserve, disk, changes, counts
         )
         self.usage = SqliteUsage(self._writer, self._reader, self._list_readers, clock)
         self.summaries = SqliteSummaries(self._writer, self._list_readers, clock, disk)
-        self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier, reserve, disk, changes)
+        self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier, reserve, disk, changes, counts)
         self._folder = FileBytes(database.with_name(database.name + "-files"), reserve=disk_reserve, has_room=reserve.has_room)
         self.files = SqliteFiles(self._folder, self._writer, self._reader, self._list_readers, clock, reserve, disk)
         self._restarted_at = -1

@@ -21,7 +21,9 @@ from hub.storage.sqlite.connections.readers import SqliteReader
 from hub.storage.sqlite.connections.writer import Item, Writer
 from hub.storage.sqlite.contents import LARGE, as_value, is_large, write_large
 from hub.storage.sqlite.files import bind
+from hub.storage.sqlite.pushes import mark_owed
 from hub.storage.sqlite.task_changes import SqliteChanges, feed_of
+from hub.storage.sqlite.task_counts import TaskCounts
 from hub.storage.sqlite.tasks import MEMBERS, row_of
 from hub.storage.sqlite.usage import add_usage
 from rolecall.errors import HubError, LogMoved, StoreUnavailable, TaskNotFound
@@ -35,15 +37,14 @@ LAST_CURSOR = (1 << CURSOR_BITS) - 1
 
 _COLUMNS = "place, kind, state, dialect, position, body, feed, revision"
 _ADD = f"insert into event ({_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, nullif(?, 0))"
-# Detects a second writer: the first event of an append needs a free place, of an open task. The id is compared as well, because
-# the key of a discarded task may be reused.
+# Detects a second writer: it inserts nothing if the place is taken, or if the task is not an open one without webhooks (then
+# the kind is null). The id is compared as well, because the key of a discarded task may be reused. A select in place of the
+# values would make SQLite prepare to undo the statement alone.
 _ADD_FIRST = f"""
-insert into event ({_COLUMNS}) select ?, ?, ?, ?, ?, ?, ?, nullif(?, 0) from task
-where key = ? and id = ? and idle_since is null %s
-on conflict do nothing
+insert or ignore into event ({_COLUMNS}) values (?, (
+  select ? from task where key = ? and id = ? and idle_since is null and not pushes
+), ?, ?, ?, ?, ?, nullif(?, 0))
 """
-_ADD_EVENTS_ONLY = _ADD_FIRST % "and not pushes"
-_ADD_FIRST = _ADD_FIRST % ""
 _KINDS = {str(kind): kind for kind in EventKind}
 _STATES: dict[str | None, TaskState | None] = {None: None, "": None, **{str(state): state for state in TaskState}}
 # Only numbers, plain strings and byte arrays: for any other type, None included, sqlite3 first searches for an adapter, which
@@ -79,13 +80,18 @@ _IDS = ("context", "worker_task", "worker_context")
 """An empty one does not replace a known one."""
 
 
+_WITHOUT_PUSHES = " and not pushes"
+
+
 @lru_cache(maxsize=64)
-def _update(columns: tuple[str, ...]) -> str:
-    """Names only changed columns: SQLite rewrites the index of every column that an update names."""
+def _update(columns: tuple[str, ...], condition: str = "") -> str:
+    """Detects a second writer as `_ADD_FIRST` does. Names only changed columns: SQLite rewrites the index of every column that
+    an update names.
+    """
     sets = ", ".join(f"{column} = ?" for column in columns)
     return f"""
-    update task set {sets} where key = ? and id = ? and idle_since is null
-    and not exists (select 1 from event where place = ?)
+    update task set {sets} where key = ? and id = ? and idle_since is null{condition}
+    and not exists (select 1 from event where place >= ? and place <= ?)
     """
 
 
@@ -102,10 +108,12 @@ class SqliteLog:
         reserve: Reserve,
         disk: Share,
         changes: SqliteChanges,
+        counts: TaskCounts,
     ) -> None:
         self.writer = writer
         self.clock = clock
         self.changes = changes
+        self.counts = counts
         self._reader = reader
         self._cache = cache
         self._notifier = notifier
@@ -253,7 +261,7 @@ class _Append(Item):
         needs_row = self.effect.state is not None or entry.ids is not None or cached.pushes or not self.logged
         self._row = cached.row if entry.usage else None
         self._only_events = not needs_row and self._row is None and self._end - cached.stored_end < _ROW_BEHIND
-        self._row_change: tuple[str, Sequence[Any]] | None = None
+        self._row_change: tuple[tuple[str, ...], Sequence[Any]] | None = None
 
     def work(self, db: sqlite3.Connection) -> Cursor | None:
         stored_end = self._store(db)
@@ -263,15 +271,31 @@ class _Append(Item):
 
     def _store(self, db: sqlite3.Connection) -> Cursor | None:
         cached = self.cached
-        if self._only_events and self._add_events(db, _ADD_EVENTS_ONLY):
+        if self._only_events and self._add_events(db, fenced=True):
             return cached.stored_end
-        if self.logged and not self._add_events(db, _ADD_FIRST):
+        if not self._change_row(db):
             return None
+        if self.logged:
+            self._add_events(db, fenced=False)
         if self._row is not None:
             add_usage(db, cached.key, self._row, self.entry.usage, self.now)
+        if self.effect.hidden:
+            self._log.counts.add(cached.caller, cached.row.role, -1)
+        return self._end
+
+    def _change_row(self, db: sqlite3.Connection) -> bool:
+        """False: another writer was first."""
+        cached = self.cached
         if self._row_change is None:
             self._row_change = _row_change(cached, self.entry, self.effect, self._end, self.now)
-        return self._end if db.execute(*self._row_change).rowcount == 1 else None
+        columns, values = self._row_change
+        if not cached.pushes and db.execute(_update(columns, _WITHOUT_PUSHES), values).rowcount == 1:
+            return True
+        if db.execute(_update(columns), values).rowcount != 1:
+            return False
+        if not self.effect.hidden:
+            mark_owed(db, cached.key, self._end, self.now)
+        return True
 
     def settle(self) -> None:
         published = False
@@ -282,7 +306,7 @@ class _Append(Item):
         finally:
             self._done(None if published else self._failure())
 
-    def _add_events(self, db: sqlite3.Connection, first: str) -> bool:
+    def _add_events(self, db: sqlite3.Connection, *, fenced: bool) -> bool:
         """Insert all events, or none. True: inserted. The worker's position is stored with the last one."""
         cached, changes = self.cached, self.effect.changes
         rows: list[tuple[Any, ...]] = []  # an empty list[…]() would take a µs
@@ -298,10 +322,14 @@ class _Append(Item):
             kind, state = _KIND_TEXT[event.kind], _STATE_TEXT[event.state]
             rows.append((base + cursor, kind, state, event.dialect, held, body, feed, revision))
         self.changed = changed
-        if db.execute(first, (*rows[0], cached.key, cached.task)).rowcount != 1:
-            return False
-        if len(rows) > 1:
-            db.executemany(_ADD, rows[1:])
+        if fenced:
+            (place, kind, *rest), *rows = rows
+            if db.execute(_ADD_FIRST, (place, kind, cached.key, cached.task, *rest)).rowcount != 1:
+                return False
+        if len(rows) == 1:
+            db.execute(_ADD, rows[0])
+        elif rows:
+            db.executemany(_ADD, rows)
         if self.size > LARGE:
             for logged in self.logged:
                 if is_large(logged.event.body):
@@ -316,8 +344,10 @@ class _Append(Item):
         return failure
 
 
-def _row_change(cached: CachedTask, entry: LogEntry, effect: Outcome, end: Cursor, now: float) -> tuple[str, Sequence[Any]]:
-    """The update that brings the task's row up to `end`."""
+def _row_change(
+    cached: CachedTask, entry: LogEntry, effect: Outcome, end: Cursor, now: float
+) -> tuple[tuple[str, ...], Sequence[Any]]:
+    """The columns and the values of the update that brings the task's row up to `end`."""
     row_change: dict[str, Any] = {"last": end, "size": cached.logged + effect.size, "written": now}
     if entry.position is not None:
         row_change["position"] = entry.position
@@ -331,7 +361,8 @@ def _row_change(cached: CachedTask, entry: LogEntry, effect: Outcome, end: Curso
             known = getattr(entry.ids, name)
             if known and known != getattr(row, name):
                 row_change[name] = known
-    return _update(tuple(row_change)), (*row_change.values(), cached.key, cached.task, (cached.key << CURSOR_BITS) + end + 1)
+    base = cached.key << CURSOR_BITS
+    return tuple(row_change), (*row_change.values(), cached.key, cached.task, base + cached.end + 1, base + end + 1)
 
 
 def _logged(rows: Sequence[tuple[Any, ...]]) -> list[Logged]:

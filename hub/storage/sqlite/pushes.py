@@ -74,6 +74,9 @@ update delivery set at = :at, held = 0, failures = failures + 1, failed = coales
 """
 _RELEASE = f"update delivery set at = :now, held = 0 where {_MINE}"
 _KEEP = "update task set idle_since = max(idle_since, :idle) where id = :task and idle_since is not null"
+_MARK_OWED = """
+update delivery set since = case when sent = last then ?3 else since end, last = ?2 where task = ?1 and only = 0 and last < ?2
+"""
 _DROP_ONLY = f"delete from delivery where {_MINE}"
 _DROP_LETTER = f"delete from dead_letter where task = {_KEY} and config = :config and cursor = :cursor"
 _BURY = f"""
@@ -97,6 +100,11 @@ insert into delivery (task, config, only, workspace, host, sent, last, since, at
 values (:key, :config, :cursor, :workspace, :host, :cursor - 1, :cursor, :wall, :now, :fence)
 on conflict do update set at = case when held then at else :now end, failures = 0, failed = null
 """
+
+
+def mark_owed(db: sqlite3.Connection, key: int, last: Cursor, now: float) -> None:
+    """The task's log ends at `last`: its receivers are owed all up to there. Within the transaction of the append."""
+    db.execute(_MARK_OWED, (key, last, now))
 
 
 class _Outcome(Enum):

@@ -26,6 +26,7 @@ from hub.storage.sqlite.task_changes import (
     forget_discarded,
     keep_discarded,
 )
+from hub.storage.sqlite.task_counts import TaskCounts
 from hub.storage.sqlite.usage import add_budget, spend_as_parent
 from rolecall.errors import FileNotFound, TaskNotFound
 from rolecall.model.a2a import PAUSED, TaskState
@@ -212,6 +213,7 @@ class SqliteTasks:
         reserve: Reserve,
         disk: Share,
         changes: SqliteChanges,
+        counts: TaskCounts,
     ) -> None:
         self._writer = writer
         self._reader = reader
@@ -222,6 +224,7 @@ class SqliteTasks:
         self._reserve = reserve
         self._disk = disk
         self._changes = changes
+        self._counts = counts
         self._calls_forgotten: float | None = None
 
     async def admit(
@@ -242,18 +245,20 @@ class SqliteTasks:
         values = (*_values(row), *first, feed_of(row.caller))
         parent = branch.parent if branch is not None else None
         free_before = self._clock.wall() - remembered.total_seconds()
+        counts = self._counts
         set_config = self._pushes.config_work(row.caller, push, limit=1) if push is not None else None
 
         def write(db: sqlite3.Connection) -> tuple[int, int] | None:
             """The task's key, or _NO_FILE, and the revision. None: an earlier call has one of the names."""
             revision = self._changes.next_revision()
             place = db.execute(_ADMIT, (*values, revision)).lastrowid or 0
+            counts.add(row.caller, row.role, 1)
             if not _add_calls(db, place, START, names, free_before):
-                _delete(db, place, free_before)
+                _delete(db, counts, place, free_before)
                 return None
             if files:
                 if not can_bind(db, place, files):
-                    _delete(db, place, row.created)
+                    _delete(db, counts, place, row.created)
                     return _NO_FILE, revision
                 bind(db, place, files)
             if is_large(turn.params):
@@ -383,7 +388,7 @@ class SqliteTasks:
             revision = self._changes.next_revision()
             gone = change_of(row_of(members), parent, revision, state=TaskState.SUBMITTED, gone=True)
             known = keep_discarded(db, key, revision)
-            return _delete(db, key, now), gone if known else None
+            return _delete(db, self._counts, key, now), gone if known else None
 
         def publish(discarded: tuple[tuple[str, int], TaskChange | None] | None) -> None:
             self._cache.drop(task)
@@ -404,7 +409,7 @@ class SqliteTasks:
         def write(db: sqlite3.Connection) -> tuple[bool, tuple[str, int] | None]:
             """Whether it was there, and as from `_erase_piece`."""
             found = db.execute("select key, hidden and idle_since = 0 from task where id = ?", (task,)).fetchone()
-            return found is not None, _erase_piece(db, *found) if found is not None else None
+            return found is not None, _erase_piece(db, self._counts, *found) if found is not None else None
 
         def publish(erased: tuple[bool, tuple[str, int] | None]) -> None:
             self._cache.drop(task)
@@ -504,7 +509,7 @@ class SqliteTasks:
         def write(db: sqlite3.Connection) -> list[tuple[TaskId, str, int]]:
             db.executemany(DROP_DISCARDED, discarded)
             gone = [(key, task) for key, task, _ in expired if db.execute(_STILL_EXPIRED, (*before, key, task)).fetchone()]
-            return [(task, *_replace_by_summary(db, key, summary_since)) for key, task in gone]
+            return [(task, *_replace_by_summary(db, self._counts, key, summary_since)) for key, task in gone]
 
         def publish(gone: list[tuple[TaskId, str, int]]) -> None:
             for task, workspace, size in gone:
@@ -666,9 +671,10 @@ def _split(key: int, joined: bytes) -> list[tuple[bytes, int]]:
     return [(joined[at : at + _NAME_BYTES], key) for at in range(0, len(joined), _NAME_BYTES)]
 
 
-def _erase_piece(db: sqlite3.Connection, key: int, begun: bool) -> tuple[str, int] | None:
+def _erase_piece(db: sqlite3.Connection, counts: TaskCounts, key: int, begun: bool) -> tuple[str, int] | None:
     """As from `_delete`; None: there are more events."""
     if not begun:
+        _count_as_gone(db, counts, key)
         db.execute(_BEGIN_ERASURE, (key,))
         for table in ("push_config", "delivery", "dead_letter"):
             db.execute(f"delete from {table} where task = ?", (key,))
@@ -678,17 +684,17 @@ def _erase_piece(db: sqlite3.Connection, key: int, begun: bool) -> tuple[str, in
     if count:
         db.execute("delete from event where place >= ? and place < ((? + 1) << 24)", (lowest, key))
     more = db.execute("select 1 from event where place > (?1 << 24) and place < ((?1 + 1) << 24) limit 1", (key,)).fetchone()
-    return None if more else _delete(db, key)
+    return None if more else _delete(db, counts, key)
 
 
-def _replace_by_summary(db: sqlite3.Connection, key: int, since: float) -> tuple[str, int]:
+def _replace_by_summary(db: sqlite3.Connection, counts: TaskCounts, key: int, since: float) -> tuple[str, int]:
     """As from `_delete`, less the bytes of the summary, if one is kept."""
     kept = keep_summary(db, key, since)
-    workspace, size = _delete(db, key)
+    workspace, size = _delete(db, counts, key)
     return workspace, size - SUMMARY_SIZE * kept
 
 
-def _delete(db: sqlite3.Connection, key: int, files_unused_since: float = 0.0) -> tuple[str, int]:
+def _delete(db: sqlite3.Connection, counts: TaskCounts, key: int, files_unused_since: float = 0.0) -> tuple[str, int]:
     """The workspace of the task, and how many bytes it counted."""
     workspace, size = db.execute(_SIZE, (key,)).fetchone()
     for (names,) in db.execute(_NAMES, (key,)).fetchall():
@@ -696,5 +702,14 @@ def _delete(db: sqlite3.Connection, key: int, files_unused_since: float = 0.0) -
     db.execute("delete from event where place > (?1 << 24) and place < ((?1 + 1) << 24)", (key,))
     db.execute("delete from turn where task = ?", (key,))
     unbind(db, key, files_unused_since)
+    _count_as_gone(db, counts, key)
     db.execute("delete from task where key = ?", (key,))
     return workspace, size
+
+
+def _count_as_gone(db: sqlite3.Connection, counts: TaskCounts, key: int) -> None:
+    """The task is about to be hidden or deleted. A hidden one is not counted."""
+    found = db.execute("select workspace, caller, role from task where key = ? and not hidden", (key,)).fetchone()
+    if found is not None:
+        workspace, name, role = found
+        counts.add(Caller(workspace, name), role, -1)

@@ -12,6 +12,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from hub.storage.sqlite.task_counts import TaskCounts
 from rolecall.errors import HubError, StoreUnavailable
 
 T = TypeVar("T")
@@ -117,7 +118,8 @@ class Writer:
 
     An item that cannot be stored fails alone. If the transaction fails, all its items fail, and nothing of it is stored.
 
-    On a full disk `make_room` is called, and the batch written again as long as it returns True.
+    `counts` is stored with each batch. On a full disk `make_room` is called, and the batch written again as long as it returns
+    True.
 
     Work must be repeatable. After a fault the transaction is rolled back and the work runs again: the batch on the thread if
     it ran on the loop, then each item alone if one of them is at fault. So work must not change state outside the database
@@ -129,10 +131,15 @@ class Writer:
     """
 
     def __init__(
-        self, connect: Callable[[], sqlite3.Connection], *, make_room: Callable[[sqlite3.Connection], bool] = lambda db: False
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        *,
+        make_room: Callable[[sqlite3.Connection], bool] = lambda db: False,
+        counts: TaskCounts | None = None,
     ) -> None:
         self._connect = connect
         self._make_room = make_room
+        self._counts = counts or TaskCounts()
         self._queue: deque[Item] = deque()
         self._orders: SimpleQueue[Callable[[sqlite3.Connection], None] | None] = SimpleQueue()
         self._batch: list[Item] = []
@@ -201,6 +208,13 @@ class Writer:
             if not self._busy:
                 self._orders.put(None)
             await asyncio.shield(self._ended)
+
+    def _work(self, db: sqlite3.Connection, batch: list[Item]) -> None:
+        self._counts.begin()
+        db.execute("begin immediate")
+        for item in batch:
+            item.result = item.work(db)
+        self._counts.store(db)
 
     # --- on the loop
 
@@ -289,9 +303,7 @@ class Writer:
         """False: it failed, for example on another process's lock. It is rolled back; the thread must wait and run it again."""
         db = self._db
         try:
-            db.execute("begin immediate")
-            for item in batch:
-                item.result = item.work(db)
+            self._work(db, batch)
         except (sqlite3.Error, ValueError, OverflowError):
             if db.in_transaction:
                 db.rollback()
@@ -370,9 +382,7 @@ class Writer:
 
     def _write_together(self, db: sqlite3.Connection, batch: list[Item]) -> None:
         try:
-            db.execute("begin immediate")
-            for item in batch:
-                item.result = item.work(db)
+            self._work(db, batch)
             db.execute("commit")
             self.commits += 1
         except (sqlite3.Error, ValueError, OverflowError) as error:
