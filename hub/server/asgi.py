@@ -65,6 +65,12 @@ class ServerStream(WritableStream, Protocol):
     def complete(self) -> bool:
         """The whole request has been received: reading its body needs no timeout."""
 
+    def take_body(self) -> bytes | None:
+        """The body of a `complete` request, once. None: the client has disconnected."""
+
+    def answer(self, status: int, headers: Headers, body: bytes) -> None:
+        """The whole answer. The server adds the Content-Length, and leaves the body out where HTTP has none."""
+
 
 class SendStream:
     """The same through `receive` and `send`, for a server without the extension. One message is under way at a time, in a

@@ -119,6 +119,35 @@ class RequestCycle:
             self.answered = True
             self._wake()
 
+    def take_body(self) -> bytes | None:
+        """The whole body; the request must be `complete`. None: the client has disconnected. As one `receive`."""
+        if self.disconnected or self.answered:
+            return None
+        body = bytes(self._body)
+        self._body.clear()
+        self._body_ended = True
+        if self.unread:
+            self.unread = 0
+            self._transport.resume_reading()
+        return body
+
+    def answer(self, status: int, headers: Headers, body: bytes) -> None:
+        """The whole answer. `headers` are without a Content-Length."""
+        if self.disconnected or self.answered:
+            return
+        lines, keep_alive = [_STATUS[status]], self._may_keep_alive
+        for header in headers:
+            if header[0] != b"connection":
+                lines.append(b"%b: %b\r\n" % header)
+            elif header[1].lower() == b"close":
+                keep_alive = False
+        if status != _NO_CONTENT:
+            lines.append(b"content-length: %d\r\n" % len(body))
+        head = self._finish_head(lines, keep_alive=keep_alive)
+        self._transport.write(head if self._is_bare(status) else head + body)
+        self.answered = True
+        self._wake()
+
     def begin(self, head: Message) -> None:
         self._head = head
 
@@ -204,11 +233,10 @@ class RequestCycle:
     def _open(self, message: Message) -> bytes:
         """The answer's head. A body without a Content-Length is sent in chunks, or (HTTP/1.0) ends with the connection."""
         status, scope = message["status"], self.scope
-        bare = scope["method"] == "HEAD" or status in _WITHOUT_BODY
+        bare = self._is_bare(status)
         self._body_left = 0 if bare else None
         lines = [_STATUS.get(status) or b"HTTP/1.1 %d \r\n" % status]
-        # After an answer to an incomplete request the rest of it is not read.
-        keep_alive = self.keep_alive and self.complete and not self._transport.closes_after_answer
+        keep_alive = self._may_keep_alive
         for name, value in message["headers"]:
             if name == b"content-length":
                 if status == _NO_CONTENT:
@@ -224,9 +252,21 @@ class RequestCycle:
                 lines.append(b"transfer-encoding: chunked\r\n")
             else:
                 keep_alive = False
+        return self._finish_head(lines, keep_alive=keep_alive)
+
+    def _is_bare(self, status: int) -> bool:
+        """The answer has no body."""
+        return self.scope["method"] == "HEAD" or status in _WITHOUT_BODY
+
+    @property
+    def _may_keep_alive(self) -> bool:
+        """After an answer to an incomplete request the rest of it is not read."""
+        return self.keep_alive and self.complete and not self._transport.closes_after_answer
+
+    def _finish_head(self, lines: list[bytes], *, keep_alive: bool) -> bytes:
         if not keep_alive:
             lines.append(b"connection: close\r\n")
-        elif scope["http_version"] == "1.0":
+        elif self.scope["http_version"] == "1.0":
             lines.append(b"connection: keep-alive\r\n")
         head = b"".join(lines)
         if head.count(b"\n") != len(lines):

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import time
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple, NewType
 
@@ -93,8 +94,14 @@ def _uuid7() -> str:
     if not _random:
         _random.extend(_PARTS.findall(os.urandom(_FETCH_SIZE).hex()))
     first, variant, second, last = _random.pop()
-    millis = (time.time_ns() // 1_000_000).to_bytes(6, "big").hex()
-    return f"{millis[:8]}-{millis[8:]}-7{first}-{_VARIANT[variant]}{second}-{last}"
+    return f"{_time_prefix(time.time_ns() // 1_000_000)}{first}-{_VARIANT[variant]}{second}-{last}"
+
+
+@lru_cache(maxsize=1)
+def _time_prefix(millis: int) -> str:
+    """Many ids are made within a millisecond."""
+    digits = f"{millis:012x}"
+    return f"{digits[:8]}-{digits[8:]}-7"
 
 
 _FETCH_SIZE = 10 * 256

@@ -128,7 +128,12 @@ class Request:
             raise MediaTypeNotSupported
         stream = self._server_stream
         if stream is not None and stream.complete:
-            return await self._body(limit)
+            body = stream.take_body()
+            if body is None:
+                raise ClientDisconnected
+            if len(body) > limit:
+                raise BodyTooLarge(limit)
+            return body
         self.check_length(limit)
         try:
             async with asyncio.timeout(_BODY_TIMEOUT + self.body_memory(limit) / _SLOWEST):
@@ -156,6 +161,9 @@ class Request:
     # --- the answer
 
     async def answer(self, body: bytes, *, status: int = 200, media: bytes = JSON, headers: Headers = ()) -> None:
+        if self._server_stream is not None:
+            self._server_stream.answer(status, [(b"content-type", media), *headers, *self.cors], body)
+            return
         head = [(b"content-type", media), (b"content-length", b"%d" % len(body)), *headers, *self.cors]
         await self.send({"type": "http.response.start", "status": status, "headers": head})
         await self.send({"type": "http.response.body", "body": body})
