@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hub.ports.state.engine import Engine
@@ -18,7 +18,7 @@ from rolecall.errors import HubError, TaskNotFound
 from rolecall.model.a2a import Ids, TaskState
 from rolecall.model.call import CallName
 from rolecall.model.command import TaskQuery
-from rolecall.model.ids import Cursor, TaskId, WorkerId
+from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId
 from rolecall.model.value import replace
 from rolecall.model.worker import Beat, Health, LeaseProof, Registration
 from tests.contract.words import ANNA, BERT, SOON, a_row, a_turn, an_offer, append, message, status, text
@@ -174,8 +174,13 @@ class EngineUnderTest:
         return found
 
 
+def admit_and_discard(caller: Caller) -> list[Operation]:
+    return [("admit", caller, TaskId("task-0"), "ctx-1", None, ()), ("discard", TaskId("task-0"))]
+
+
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(operations, max_size=40))
+@example([*admit_and_discard(ANNA), *admit_and_discard(BERT), ("wait", 100.0), ("forget",)])
 def test_engines_agree(asked: list[Operation]) -> None:
     async def run() -> None:
         clocks = ManualClock(), ManualClock()

@@ -43,9 +43,9 @@ class MemoryChanges(CallerChanges):
     def forget_old(self, before: float, limit: int) -> int:
         """Those that were discarded before that time; returns how many."""
         found = sorted((gone for kept in self._discarded.values() for _, gone in kept), key=by_revision)
-        old = {gone.id for gone in found[:limit] if gone.updated < before}
+        old = {gone.revision for gone in found[:limit] if gone.updated < before}
         for caller in list(self._discarded):
-            self._keep_discarded(caller, lambda gone: gone.id not in old)
+            self._keep_discarded(caller, lambda gone: gone.revision not in old)
         return len(old)
 
     async def newest_of(self, caller: Caller) -> int:
