@@ -21,7 +21,7 @@ from rolecall.model.command import TaskQuery
 from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId
 from rolecall.model.value import replace
 from rolecall.model.worker import Beat, Health, LeaseProof, Registration
-from tests.contract.words import ANNA, BERT, SOON, a_row, a_turn, an_offer, append, message, status, text
+from tests.contract.words import ANNA, BERT, a_row, a_turn, an_offer, append, message, status, text
 from tests.helpers.clock import ManualClock
 from tests.helpers.examples import examples
 from tests.helpers.reading import next_batch
@@ -29,6 +29,7 @@ from tests.helpers.reading import next_batch
 Operation = tuple[Any, ...]
 
 WINDOW = timedelta(seconds=30)
+NONE = timedelta(0)
 small = st.integers(0, 3)
 task_ids = small.map(lambda at: TaskId(f"task-{at}"))
 workers = small.map(lambda at: WorkerId("echo" if at % 2 else "coder", str(at // 2)))
@@ -116,13 +117,13 @@ class EngineUnderTest:
         tasks, log = self.engine.tasks, self.engine.events
         page = await tasks.page(caller, TaskQuery(context_id=context, limit=2))
         rest = await tasks.page(caller, TaskQuery(context_id=context, limit=2, before=page.before)) if page.before else None
-        reader = log.follow(task, after=Cursor(1), idle=SOON)
+        reader = log.follow(task, after=Cursor(1), idle=NONE)
         try:
             batch = list(await next_batch(reader))
         except (TaskNotFound, EOFError) as ended:
             batch = [type(ended)]
         reader.stop()
-        feed = self.engine.task_changes.follow(caller, after=0, idle=SOON)
+        feed = self.engine.task_changes.follow(caller, after=0, idle=NONE)
         changes = [replace(change, revision=0, worker=None, context="") for change in await feed.stored()]
         feed.stop()
         return [
@@ -166,7 +167,7 @@ class EngineUnderTest:
 
     async def registry(self) -> Any:
         registry = self.engine.registry
-        feed = registry.changes("default", after=0, idle=SOON)
+        feed = registry.changes("default", after=0, idle=NONE)
         live = sorted(map(str, map(seen, registry.live("default"))))
         found = [live, list(registry.roles("default")), registry.last_of("default", "echo"), list(await anext(feed))]
         feed.stop()

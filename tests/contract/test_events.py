@@ -16,6 +16,7 @@ from rolecall.model.ids import START, Cursor, TaskId
 from tests.contract.conftest import Store
 from tests.contract.words import ANNA, DONE, LONG, SOON, admitted, append, grown, message, status, text
 from tests.helpers.reading import next_batch, read_all
+from tests.helpers.waiting import until
 
 
 def cursors(batch: Sequence[Logged]) -> list[int]:
@@ -321,13 +322,24 @@ class LiveReader:
         self.seen: list[int] = []
         self.calls: list[list[int]] = []
         self.reading = asyncio.ensure_future(self._read())
+        self._live = False
+
+    async def live_at(self, cursor: int) -> None:
+        """Wait until it has everything up to there, and waits for more."""
+
+        async def is_there() -> bool:
+            return self._live and (self.seen or [0])[-1] == cursor
+
+        await until(is_there)
 
     async def _read(self) -> None:
         more = True
         while more:
             while page := await self.subscription.page():
                 self.seen += cursors(page)
+            self._live = True
             more = await self.subscription.live(self._deliver)
+            self._live = False
 
     def _deliver(self, events: Sequence[Logged]) -> bool:
         self.calls.append(cursors(events))
@@ -337,20 +349,15 @@ class LiveReader:
         return taken
 
 
-async def settled() -> None:
-    """Until nothing moves any more, also in the threads of the engine."""
-    await asyncio.sleep(0.01)
-
-
 async def test_a_live_reader_has_an_event_before_its_writer_goes_on(engine: Engine) -> None:
     task = await admitted(engine)
     reader = LiveReader(engine.events.follow(task, after=START, idle=LONG))
-    await settled()
+    await reader.live_at(START)
     for at in range(3):
         await append(engine, task, text(), after=at)
         assert reader.seen == list(range(1, at + 2))
     await append(engine, task, DONE, after=3)
-    await asyncio.wait_for(reader.reading, 1)
+    await asyncio.wait_for(reader.reading, 10)
     assert (reader.seen, reader.calls) == ([1, 2, 3, 4], [[1], [2], [3], [4]])
 
 
@@ -362,7 +369,7 @@ async def test_whenever_a_reader_refuses_it_gets_every_event_once_in_order(engin
         task = await admitted(engine)
         tasks.append(task)
         readers += [LiveReader(engine.events.follow(task, after=START, idle=LONG), answers) for _ in range(2)]
-    await settled()
+    await asyncio.gather(*(reader.live_at(START) for reader in readers))
 
     async def write(task: TaskId) -> None:
         at = 0
@@ -373,7 +380,7 @@ async def test_whenever_a_reader_refuses_it_gets_every_event_once_in_order(engin
         await append(engine, task, DONE, after=at)
 
     await asyncio.gather(*(write(task) for task in tasks))
-    await asyncio.wait_for(asyncio.gather(*(reader.reading for reader in readers)), 5)
+    await asyncio.wait_for(asyncio.gather(*(reader.reading for reader in readers)), 10)
     total = LIVE_EVENTS + TAIL_EVENTS + 10
     for reader in readers:
         assert reader.seen == list(range(1, total + 1))
@@ -385,7 +392,7 @@ async def test_a_reader_is_called_with_all_that_is_new(engine: Engine) -> None:
     """Nothing of a call is missing at its end: a pause at the end of a call is the end of the log."""
     task = await admitted(engine)
     reader = LiveReader(engine.events.follow(task, after=START, idle=LONG))
-    await settled()
+    await reader.live_at(START)
     await append(engine, task, text(), status(TaskState.INPUT_REQUIRED), text())
     assert reader.calls == [[1, 2, 3]]
     reader.subscription.stop()
@@ -395,17 +402,17 @@ async def test_a_reader_is_called_with_all_that_is_new(engine: Engine) -> None:
 async def test_a_live_reader_gets_at_most_a_page_or_one_event(engine: Engine) -> None:
     task = await admitted(engine)
     reader = LiveReader(engine.events.follow(task, after=START, idle=LONG))
-    await settled()
+    await reader.live_at(START)
     large = text("x" * (PAGE_BYTES - len(text().body)))
     await append(engine, task, large, text())
-    await settled()
+    await reader.live_at(2)
     await append(engine, task, large, large, after=2)
-    await settled()
+    await reader.live_at(4)
     await append(engine, task, text("x" * 2 * PAGE_BYTES), after=4)
-    await settled()
+    await reader.live_at(5)
     assert reader.calls == [[1, 2], [5]]
     await append(engine, task, text("x" * 2 * TAIL_BYTES), text(), after=5)
-    await settled()
+    await reader.live_at(7)
     assert reader.seen == [1, 2, 3, 4, 5, 6, 7]
     assert reader.calls == [[1, 2], [5]]
     reader.subscription.stop()
@@ -433,7 +440,7 @@ async def test_a_refused_reader_is_not_called_again_before_it_has_read(engine: E
 
     assert list(await subscription.page()) == []
     live = asyncio.ensure_future(subscription.live(refuse))
-    await settled()
+    await asyncio.sleep(0)
     for at in range(3):
         await append(engine, task, text(), after=at)
     assert await live is True
@@ -456,7 +463,7 @@ async def test_stop_ends_a_live_reader(engine: Engine, inside: bool) -> None:
 
     assert list(await subscription.page()) == []
     live = asyncio.ensure_future(subscription.live(take))
-    await settled()
+    await asyncio.sleep(0)
     await append(engine, task, text())
     subscription.stop()
     await append(engine, task, text(), after=1)
@@ -469,13 +476,16 @@ async def test_stop_ends_a_live_reader(engine: Engine, inside: bool) -> None:
 async def test_an_idle_live_reader_is_called_with_nothing_and_stays_live(engine: Engine) -> None:
     task = await admitted(engine)
     reader = LiveReader(engine.events.follow(task, after=START, idle=SOON))
-    await asyncio.sleep(10 * SOON.total_seconds())
-    assert len(reader.calls) >= 3
+
+    async def was_called_often() -> bool:
+        return len(reader.calls) >= 3
+
+    await until(was_called_often)
     assert reader.calls == [[]] * len(reader.calls)
     await append(engine, task, text())
     assert reader.seen == [1]
     reader.subscription.stop()
-    await asyncio.wait_for(reader.reading, 1)
+    await asyncio.wait_for(reader.reading, 10)
 
 
 async def test_what_one_reader_raises_reaches_that_reader_only(engine: Engine) -> None:
@@ -488,13 +498,13 @@ async def test_what_one_reader_raises_reaches_that_reader_only(engine: Engine) -
 
     live = asyncio.ensure_future(subscription.live(fail))
     others = [LiveReader(engine.events.follow(task, after=START, idle=LONG)) for _ in range(2)]
-    await settled()
+    await asyncio.gather(*(other.live_at(START) for other in others))
     await append(engine, task, text())
     await append(engine, task, DONE, after=1)
     with pytest.raises(RuntimeError, match="a bug"):
         await live
     for other in others:
-        await asyncio.wait_for(other.reading, 1)
+        await asyncio.wait_for(other.reading, 10)
         assert other.seen == [1, 2]
     assert cursors(await subscription.page()) == [1, 2]
 
@@ -502,7 +512,7 @@ async def test_what_one_reader_raises_reaches_that_reader_only(engine: Engine) -
 async def test_a_cancelled_live_reader_is_not_called_and_can_read_on(engine: Engine) -> None:
     task = await admitted(engine)
     reader = LiveReader(engine.events.follow(task, after=START, idle=LONG))
-    await settled()
+    await reader.live_at(START)
     await append(engine, task, text())
     reader.reading.cancel()
     await asyncio.wait([reader.reading])
@@ -519,13 +529,13 @@ async def test_many_live_readers_each_get_every_event_once_in_order(engine: Engi
     readers = [
         LiveReader(engine.events.follow(task, after=START, idle=LONG), rng.choices((True, False), k=5)) for _ in range(60)
     ]
-    await settled()
+    await asyncio.gather(*(reader.live_at(START) for reader in readers))
     for at in range(total):
         await append(engine, task, text(), after=at)
         if at % 10 == 5:
             rng.choice(readers).reading.cancel()
     await append(engine, task, DONE, after=total)
-    await asyncio.wait([reader.reading for reader in readers], timeout=5)
+    await asyncio.wait([reader.reading for reader in readers], timeout=10)
     for reader in readers:
         if reader.reading.cancelled():
             assert reader.seen == list(range(1, len(reader.seen) + 1))
