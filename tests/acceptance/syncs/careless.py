@@ -1,6 +1,7 @@
-"""A hub that acknowledges what is not on disk, to test the checkers: `python -m tests.acceptance.syncs.careless FAULT`.
+"""A hub that acknowledges what is not on disk, to test the checkers: `python -m tests.acceptance.syncs.careless FAULT HELD`.
 
-The faults replace parts of the engine in this process only. The product does not contain them.
+While the file HELD exists, a hub that is "told too early" commits nothing. The faults replace parts of the engine in this
+process only. The product does not contain them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from hub.run import run
@@ -34,6 +36,8 @@ class WriterThatAnswersBeforeCommit(Writer):
     def _commit(self, db: sqlite3.Connection, batch: list[Any]) -> None:
         self._loop.call_soon_threadsafe(self._complete, batch)
         time.sleep(LATE)
+        while Path(sys.argv[2]).exists():
+            time.sleep(LATE)
         db.execute("commit")
         self._loop.call_soon_threadsafe(self._settle, [])
 
@@ -45,8 +49,8 @@ class WriterThatAnswersBeforeCommit(Writer):
 FAULTS: dict[str, type[Writer]] = {"no sync": WriterWithoutSync, "told too early": WriterThatAnswersBeforeCommit}
 
 
-def argv(fault: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", "tests.acceptance.syncs.careless", fault)
+def argv(fault: str, held: Path) -> tuple[str, ...]:
+    return (sys.executable, "-m", "tests.acceptance.syncs.careless", fault, str(held))
 
 
 if __name__ == "__main__":

@@ -11,20 +11,20 @@ from tests.acceptance.syncs.record import NEVER, Call, Kind
 from tests.acceptance.syncs.words import WORD
 
 
-def sent_before_sync(calls: Sequence[Call]) -> list[str]:
-    """Words that were sent before the write that holds them was synced. For each word: write < sync < send.
+def sent_before_sync(calls: Sequence[Call]) -> dict[str, str]:
+    """Words that were sent before the write that holds them was synced, and what is wrong. For each word: write < sync < send.
 
     A sync counts only for a write that ended before the sync began, and for a send that began after the sync ended.
     """
     written = _first_written(calls)
     sync_calls = [call for call in calls if call.kind is Kind.SYNC and call.result == 0 and call.ended < NEVER]
-    problems = []
+    problems = {}
     for word, sent in first_sent(calls).items():
         write = written.get(word)
         if write is None:
-            problems.append(f"{word} was sent and never written")
+            problems[word] = "never written"
         elif not any(sync.file == write.file and write.ended < sync.begun and sync.ended < sent for sync in sync_calls):
-            problems.append(f"{word} was sent before it was synced")
+            problems[word] = "sent before it was synced"
     return problems
 
 
