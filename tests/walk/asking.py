@@ -19,6 +19,7 @@ from tests.helpers.processes import ROOT, environment
 from tests.helpers.waiting import until
 
 PATIENCE = 10.0
+_LOOK = 0.002
 _CARD = plain_card("echo", "Returns the text of the message.")
 
 
@@ -37,6 +38,21 @@ async def ask(hub: Process, words: str) -> Any:
     async with asyncio.timeout(PATIENCE):
         line = await hub.stdout.readline()
     return json.loads(line)
+
+
+async def until_idle(hub: Process) -> None:
+    """Until the hub has processed what it received: no thread of it runs, and none has run between two looks."""
+    threads, before = _threads(hub.pid), list[str]()
+    async with asyncio.timeout(PATIENCE):
+        while threads != before or not all("State:\tS" in thread for thread in threads):
+            await asyncio.sleep(_LOOK)
+            threads, before = _threads(hub.pid), threads
+
+
+def _threads(pid: int) -> list[str]:
+    """Of each thread: its state, and how often it has stopped to run."""
+    texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
+    return [" ".join(line for line in text.splitlines() if line.startswith("State") or "ctxt" in line) for text in texts]
 
 
 @asynccontextmanager

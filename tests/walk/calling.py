@@ -17,13 +17,11 @@ from uuid import uuid4
 
 from tests.helpers.processes import free_port
 from tests.helpers.raw_server import Peer, RawServer, chunk, chunked_head
-from tests.walk.asking import PATIENCE, ask, enrol, open_hub, streaming_call
+from tests.walk.asking import PATIENCE, ask, enrol, open_hub, streaming_call, until_idle
 from tests.walk.counting import Step, Walk, like, shortest, walk_of
 
 _FIRST_CALLS, _AT_MOST = 5, 60
 SAME_COUNT = 5
-_IDLE = 0.02
-"""Seconds after which the hub has processed what it received."""
 _END = b"0\r\n\r\n"
 
 
@@ -78,15 +76,12 @@ class HubCaller:
     async def _call(self) -> None:
         self._writer.write(streaming_call())
         for _ in range(3):
-            await self._idle()
+            await until_idle(self._hub)
             self._worker.send_next()
             await self._until(b"data:")
         await self._until(b'"completed"')
         await self._until(_END)
-        await self._idle()
-
-    async def _idle(self) -> None:
-        await asyncio.sleep(_IDLE)
+        await until_idle(self._hub)
 
     async def _until(self, mark: bytes) -> None:
         try:

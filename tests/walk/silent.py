@@ -15,14 +15,12 @@ from uuid import uuid4
 
 from tests.helpers.processes import free_port
 from tests.helpers.raw_server import Peer, RawServer, chunk, chunked_head, frame
-from tests.walk.asking import PATIENCE, ask, enrol, open_hub, streaming_call
+from tests.walk.asking import PATIENCE, ask, enrol, open_hub, streaming_call, until_idle
 from tests.walk.counting import Kept
 
 STREAMS = 300
 _FIRST_STREAMS = 20
 """They load modules and fill caches, and end before the count."""
-_IDLE = 0.5
-"""Seconds after which the hub has processed what it received."""
 
 
 async def silent_worker(peer: Peer) -> None:
@@ -47,7 +45,7 @@ async def kept_by_stream(streams: int = STREAMS) -> Kept:
 
 
 async def _kept(hub: Process) -> Kept:
-    await asyncio.sleep(_IDLE)
+    await until_idle(hub)
     return Kept(*await ask(hub, "kept"))
 
 
