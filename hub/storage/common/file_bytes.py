@@ -29,7 +29,7 @@ _PREFIX = "rolecall-files-"
 _NEW_FOR = 60.0
 """Seconds: a folder that is so new may not be held yet."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-SHARDS = tuple(f"{number:02x}" for number in range(256))
+_SHARDS = frozenset(f"{number:02x}" for number in range(256))
 """Folders in the folder, by the first digits of the ids: none of them gets very long."""
 
 
@@ -84,6 +84,10 @@ class FileBytes:
     async def delete(self, *files: FileId) -> None:
         """One that is missing is no error, and one that cannot be deleted goes when the hub is started again."""
         await self._run(self._delete, files)
+
+    async def shards(self) -> Collection[str]:
+        """Those that are there: one is made with its first file."""
+        return await self._run(self._shards)
 
     async def delete_unknown(self, shard: str, known: Collection[FileId]) -> set[FileId]:
         """Delete what is in that shard and not known. Returns which of those known are there."""
@@ -150,6 +154,13 @@ class FileBytes:
         for file in files:
             with suppress(OSError):
                 self._path(file).unlink()
+
+    def _shards(self) -> Collection[str]:
+        if self.path is None:
+            return ()
+        with suppress(FileNotFoundError):
+            return _SHARDS.intersection(os.listdir(self.path))
+        return ()
 
     def _delete_unknown(self, shard: str, known: Collection[FileId]) -> set[FileId]:
         found = set[FileId]()

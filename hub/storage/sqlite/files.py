@@ -11,7 +11,7 @@ from typing import Any
 
 from hub.ports.clock import Clock
 from hub.ports.shares import Share
-from hub.storage.common.file_bytes import SHARDS, FileBytes
+from hub.storage.common.file_bytes import FileBytes
 from hub.storage.common.reserve import Reserve
 from hub.storage.common.upload import FileUpload
 from hub.storage.sqlite.connections.readers import ListReaders, SqliteReader
@@ -152,7 +152,8 @@ class SqliteFiles:
     async def load(self) -> None:
         """Compare the rows with the bytes that are there, and count them."""
         lost = 0
-        for shard in SHARDS:
+        with_rows = await self._lists.rows("select distinct substr(id, 1, 2) from file")
+        for shard in sorted({*await self._folder.shards(), *(shard for (shard,) in with_rows)}):
             rows = await self._lists.rows("select id, stored from file where id >= ? and id < ?", (shard, shard + "g"))
             there = await self._folder.delete_unknown(shard, {FileId(file) for file, _ in rows})
             for file, stored in rows:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from hub.core.shares.share import WorkspaceShare
+from hub.storage import open_engine
 from hub.storage.common import file_bytes
 from hub.storage.common.file_bytes import FileBytes, TemporaryFolder
 from hub.storage.common.upload import SYNC_BYTES, FileUpload
@@ -52,6 +53,21 @@ async def test_only_their_owner_may_read_them(folder: FileBytes) -> None:
     assert folder.path is not None
     for path, mode in ((folder.path / file[:2], 0o700), (folder.path / file[:2] / file, 0o600)):
         assert path.stat().st_mode & 0o777 == mode, path
+
+
+async def test_only_folders_that_are_there_are_compared_with_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at each of the 256 is most of what the start of a hub costs."""
+    compared = list[str]()
+
+    async def delete_unknown(folder: FileBytes, shard: str, known: object) -> set[FileId]:
+        compared.append(shard)
+        return set()
+
+    monkeypatch.setattr(FileBytes, "delete_unknown", delete_unknown)
+    for name in ("fe", "00", "not a shard"):
+        (tmp_path / "hub.db-files" / name).mkdir(parents=True)
+    async with open_engine(f"sqlite://{tmp_path}/hub.db", clock=ManualClock()):
+        assert compared == ["00", "fe"]
 
 
 async def test_a_disk_that_takes_a_part_is_given_the_rest(folder: FileBytes, monkeypatch: pytest.MonkeyPatch) -> None:
