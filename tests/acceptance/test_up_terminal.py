@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
-import termios
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +15,7 @@ import pytest
 
 from tests.acceptance.consoles import Folder, all_end, descendants
 from tests.helpers.processes import ROLECALL, Process, environment, wait_for
+from tests.helpers.terminal import Terminal
 
 AGENTS = """
 [workers.shouter]
@@ -51,68 +46,19 @@ def folder(tmp_path: Path) -> Folder:
     return folder
 
 
-def _take_terminal() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
-class Terminal:
-    """A process whose controlling terminal is a pseudo terminal of ours."""
-
-    def __init__(self, argv: list[str], folder: Folder) -> None:
-        self.output = ""
-        self._closed = False
-        self._master, own_end = pty.openpty()
-        self.process = subprocess.Popen(
-            argv,
-            stdin=own_end,
-            stdout=own_end,
-            stderr=own_end,
-            cwd=folder.place,
-            env=environment({**folder.env, "TERM": "xterm"}),
-            start_new_session=True,
-            preexec_fn=_take_terminal,
-        )
-        os.close(own_end)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def type(self, keys: bytes) -> None:
-        os.write(self._master, keys)
-
-    def close(self) -> None:
-        """As when its window is closed."""
-        self._closed = True
-        self._reader.join(5)
-
-    def _read(self) -> None:
-        with open(self._master, "rb", buffering=0) as master:
-            try:
-                while not self._closed:
-                    if select.select([master], [], [], 0.05)[0]:
-                        self.output += (master.read(4096) or b"").decode("utf-8", "replace")
-            except OSError as error:
-                assert error.errno == errno.EIO  # everybody on the other side has gone
-
-
 @contextmanager
 def terminal(folder: Folder, *words: str) -> Iterator[Terminal]:
-    opened = Terminal([*ROLECALL, "up", *words], folder)
-    try:
+    with Terminal([*ROLECALL, "up", *words], env=folder.env, cwd=folder.place) as opened:
         wait_for(lambda: WAITS in opened.output, 40)
         yield opened
-    finally:
-        if opened.process.poll() is None:
-            opened.process.kill()
-            opened.process.wait(10)
 
 
 def test_ctrl_c_reaches_each_program_once_and_leaves_no_process(folder: Folder) -> None:
     with terminal(folder) as up:
         children = descendants(up.process.pid)
         assert len(children) == 3
-        up.type(b"\x03")
-        assert up.process.wait(30) == 0
+        up.press("\x03")
+        assert up.wait(30) == 0
     all_end(children, 1)
     assert up.output.count("stopping: taking no new work") == 1
     assert re.findall(r"got SIG\w+", up.output) == ["got SIGTERM"]
@@ -125,7 +71,7 @@ def test_without_colour_a_terminal_gets_none_and_its_end_is_an_end(folder: Folde
         assert "\x1b" not in up.output
         children = descendants(up.process.pid)
         up.close()
-        assert up.process.wait(30) == 0
+        assert up.wait(30) == 0
     all_end(children, 1)
 
 

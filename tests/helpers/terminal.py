@@ -34,6 +34,7 @@ class Terminal:
         term: str = "xterm",
     ) -> None:
         self.output = ""
+        self._closed = False
         self._master, other_end = pty.openpty()
         fcntl.ioctl(other_end, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
         self.process = subprocess.Popen(
@@ -67,6 +68,11 @@ class Terminal:
         self.press(f"{line}\r")
         wait_for(lambda: then in self.text[seen + len(line) :], 20)
 
+    def close(self) -> None:
+        """As when its window is closed."""
+        self._closed = True
+        self._reader.join(5)
+
     def wait(self, timeout: float = 15.0) -> int:
         """Its exit code."""
         code = self.process.wait(timeout)
@@ -84,7 +90,7 @@ class Terminal:
 
     def _read(self) -> None:
         with open(self._master, "rb", buffering=0) as master:
-            while True:
+            while not self._closed:
                 try:
                     if select.select([master], [], [], 0.05)[0]:
                         self.output += (master.read(4096) or b"").decode("utf-8", "replace")
