@@ -39,12 +39,21 @@ def is_terminal(stream: IO[str]) -> bool:
     return stream.isatty()
 
 
+def shows_in_place(stream: IO[str]) -> bool:
+    """A terminal whose cursor can be moved."""
+    return is_terminal(stream) and os.environ.get("TERM") != "dumb"
+
+
 def has_colour(stream: IO[str]) -> bool:
-    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return shows_in_place(stream) and not os.environ.get("NO_COLOR")
 
 
 def paint(text: str, colour: str, stream: IO[str]) -> str:
-    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if has_colour(stream) else text
+    return in_colour(text, colour) if has_colour(stream) else text
+
+
+def in_colour(text: str, colour: str) -> str:
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
 
 def strip_control(text: str) -> str:
@@ -88,13 +97,24 @@ def print_json(value: Any) -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Aligned columns. On a terminal the head is bold and states have colours; no text is cut off."""
-    cells = [[strip_control(str(cell)).replace("\n", " ") for cell in row] for row in rows]
-    widths = [max(len(name), *(len(row[index]) for row in cells)) if cells else len(name) for index, name in enumerate(columns)]
+    cells, widths = _layout(columns, rows)
     click.echo(paint(_row(columns, widths), "bold", sys.stdout))
     for row in cells:
         line = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
         state_cells = [_paint_state(cell, text) for cell, text in zip(row, line, strict=True)]
         click.echo("  ".join(state_cells).rstrip())
+
+
+def table_width(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+    """How many characters wide `print_table` makes it."""
+    _, widths = _layout(columns, rows)
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _layout(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[Sequence[Sequence[str]], Sequence[int]]:
+    """The texts of the cells, and the widths of the columns."""
+    cells = [[strip_control(str(cell)).replace("\n", " ") for cell in row] for row in rows]
+    return cells, [max(len(text) for text in column) for column in zip(columns, *cells, strict=True)]
 
 
 def _paint_state(cell: str, text: str) -> str:

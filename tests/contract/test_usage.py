@@ -110,6 +110,39 @@ async def test_the_sums_of_a_task_go_with_it_and_those_of_its_day_stay(engine: E
     assert await days(engine) == [("echo", "anna", 100, 20, {"USD": 500})]
 
 
+async def test_all_below_a_root_add_up_without_the_root(store: Store, engine: Engine) -> None:
+    root, empty = await started(engine), await started(engine)
+    child = await started(engine, root)
+    branch = Branch(child, root, ("planner", "coder"))
+    below = a_row()
+    assert await engine.tasks.admit(below, a_turn(), branch=branch)
+    idle, other = await started(engine, empty), await started(engine)
+    for task in (root, child, below.id, other):
+        await used(engine, task, SMALL)
+    await used(engine, below.id, LARGE, after=1)
+    sums = [LARGE, Usage("small", 200, 40, 1_000, "USD")]
+    for again in (False, True):
+        one = engine if not again else await store.open_again(engine)
+        found = await one.usage.below([root, empty, child, below.id, idle, other, TaskId("unknown")])
+        assert {task: list(usage) for task, usage in found.items()} == {root: sums}
+    await one.tasks.discard(child)
+    assert await one.usage.below([]) == {}
+    assert [list(usage) for usage in (await one.usage.below([root])).values()] == [[LARGE, SMALL]]
+
+
+async def test_many_roots_are_summed_together_and_large_sums_stop(engine: Engine) -> None:
+    roots = [await started(engine) for _ in range(210)]
+    largest = Usage("m", 0, 0, MOST_NANOS, "USD")
+    for root in (roots[0], roots[-1]):
+        for child in [await started(engine, root) for _ in range(2)]:
+            await used(engine, child, *[largest] * 8)
+    found = await engine.usage.below(roots)
+    assert {root: [one.nanos for one in usage] for root, usage in found.items()} == {
+        roots[0]: [MOST_SUMMED],
+        roots[-1]: [MOST_SUMMED],
+    }
+
+
 # --- budgets
 
 

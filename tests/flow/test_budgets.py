@@ -10,6 +10,7 @@ import pytest
 from rolecall.errors import BudgetSpent, InvalidParams
 from rolecall.model.a2a import TaskState, WorkerEvent
 from rolecall.model.card import USAGE_EXTENSION
+from rolecall.model.command import TaskQuery
 from rolecall.model.ids import TaskId
 from rolecall.model.principal import LOCAL
 from rolecall.model.usage import NANOS, Budget, Usage
@@ -38,6 +39,25 @@ async def called(system: System, role: str, *steps: Any, parent: TaskId | None =
     answer = parse((await system.hub.send(caller, send)).body)
     await asyncio.sleep(1)
     return TaskId(answer["id"])
+
+
+async def test_a_list_has_what_the_trees_of_its_roots_have_used_and_reads_it_once(stored_system: System) -> None:
+    system = stored_system
+    roots = [await called(system, "planner", reports(NANOS)) for _ in range(3)]
+    child = await called(system, "writer", reports(NANOS // 2), parent=roots[0])
+    below = await called(system, "editor", reports(NANOS // 4), parent=child)
+    await called(system, "tester", parent=roots[1])
+    before = system.engine.done.copy()
+    found = await system.hub.page(CALLER, TaskQuery())
+    assert system.engine.done - before == {"tasks.page": 1, "usage.of_tasks": 1, "usage.below": 1}
+    assert {task: usage[0].nanos for task, usage in found.usage.items()} == {
+        **dict.fromkeys(roots, NANOS),
+        child: NANOS // 2,
+        below: NANOS // 4,
+    }
+    assert found.tree_usage == {roots[0]: (Usage("small", 30, 0, NANOS * 7 // 4, "USD"),)}
+    only_child = await system.hub.page(CALLER, TaskQuery(role="writer"))
+    assert (list(only_child.usage), only_child.tree_usage) == ([child], {})
 
 
 async def test_a_spent_budget_refuses_new_calls_with_the_figures_and_lets_tasks_run(stored_system: System) -> None:

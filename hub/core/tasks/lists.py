@@ -14,7 +14,7 @@ from rolecall.model.a2a import PAUSED, Answer
 from rolecall.model.command import ListTasks, TaskQuery
 from rolecall.model.ids import Caller, TaskId
 from rolecall.model.task import Question, Summary, SummaryPage, TaskPage
-from rolecall.model.usage import Usage, UsageGroup, UsageQuery
+from rolecall.model.usage import Usage, UsageGroup, UsageQuery, UsageSums
 from rolecall.model.value import replace
 
 _LONGEST = 10.0
@@ -30,11 +30,14 @@ class TaskList(NamedTuple):
 
 
 class RowList(NamedTuple):
-    """`questions`: what each of the paused tasks asks its caller. `usage`: what those that have used something have used."""
+    """`questions`: what each of the paused tasks asks its caller. `usage`: what those that have used something have used.
+    `tree_usage`: what the trees of roots have used, where a task below the root has used something.
+    """
 
     page: TaskPage
     questions: Mapping[TaskId, Question]
     usage: Mapping[TaskId, Sequence[Usage]]
+    tree_usage: Mapping[TaskId, Sequence[Usage]]
 
 
 class TaskLists:
@@ -50,7 +53,10 @@ class TaskLists:
         async with self._turn(caller.workspace, None):
             page = await self._tasks.page(caller, query)
             questions = {row.id: await self._reader.question(row) for row in page.rows if row.state in PAUSED}
-            return RowList(page, questions, await self._usage.of_tasks([row.id for row in page.rows]))
+            ids = [row.id for row in page.rows]
+            usage, below = await self._usage.of_tasks(ids), await self._usage.below(ids)
+            trees = {root: UsageSums([*usage.get(root, ()), *used]).sums for root, used in below.items()}
+            return RowList(page, questions, usage, trees)
 
     async def usage(self, query: UsageQuery) -> Sequence[UsageGroup]:
         """ListTooSlow."""

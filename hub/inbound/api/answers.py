@@ -216,9 +216,10 @@ class UsageSums(Answer):
 
 
 class TaskItem(Answer):
-    """`usage`: by model and currency; not there if nothing was reported. `question` and `since` are there while the task waits
-    for its caller: what its worker asks, in words (at most 4,000 characters; empty if the question has none), and since when.
-    `child`: the task that it has started whose question this is; an answer to either goes on.
+    """`usage`: by model and currency; not there if nothing was reported. `tree_usage`: of a root in a list, the sums of its
+    tree, if a task below it has used something. `question` and `since` are there while the task waits for its caller: what its
+    worker asks, in words (at most 4,000 characters; empty if the question has none), and since when. `child`: the task that it
+    has started whose question this is; an answer to either goes on.
     """
 
     id: str
@@ -230,6 +231,7 @@ class TaskItem(Answer):
     updated: Time
     events: Count
     usage: list[UsageItem] | UnsetType = UNSET
+    tree_usage: list[UsageItem] | UnsetType = UNSET
     question: str | UnsetType = UNSET
     child: str | UnsetType = UNSET
     since: Time | UnsetType = UNSET

@@ -60,8 +60,8 @@ def add_tasks(app: Quart, hub: Hub, uses: OpenUses) -> None:
     @app.get("/registry/tasks")
     @operation("The caller's tasks.")
     async def tasks(query: TaskFilter) -> Tasks:
-        page, questions, usage = await hub.page(caller(), _wanted(query))
-        items = [task_item(row, usage.get(row.id, ()), questions.get(row.id)) for row in page.rows]
+        page, questions, usage, trees = await hub.page(caller(), _wanted(query))
+        items = [task_item(row, usage.get(row.id, ()), questions.get(row.id), trees.get(row.id, ())) for row in page.rows]
         return Tasks(tasks=items, total=page.total, next_cursor=page.before)
 
     @app.get("/registry/summaries")
@@ -243,7 +243,9 @@ def _budget(spending: Spending) -> BudgetItem:
     )
 
 
-def task_item(row: TaskRow | TaskChange, usage: Sequence[Usage], question: Question | None = None) -> TaskItem:
+def task_item(
+    row: TaskRow | TaskChange, usage: Sequence[Usage], question: Question | None = None, tree_usage: Sequence[Usage] = ()
+) -> TaskItem:
     return TaskItem(
         id=row.id,
         role=row.role,
@@ -254,6 +256,7 @@ def task_item(row: TaskRow | TaskChange, usage: Sequence[Usage], question: Quest
         updated=timestamp(row.updated),
         events=row.at,
         usage=_usage(usage) if usage else UNSET,
+        tree_usage=_usage(tree_usage) if tree_usage else UNSET,
         question=UNSET if question is None else question.words,
         child=UNSET if question is None or question.child is None else question.child,
         since=UNSET if question is None else timestamp(row.updated),

@@ -81,6 +81,11 @@ class UsageStore(Protocol):
     async def of_tasks(self, tasks: Sequence[TaskId]) -> Mapping[TaskId, Sequence[Usage]]:
         """By model and currency, of those tasks that have used something. Whose tasks they are was checked."""
 
+    async def below(self, roots: Sequence[TaskId]) -> Mapping[TaskId, Sequence[Usage]]:
+        """By model and currency, of all tasks below each root, where these have used something. Whose tasks they are was
+        checked. It may take long, and ends when it is cancelled, as `of_days`.
+        """
+
     async def spendings(self, task: TaskId) -> Sequence[Spending]:
         """Of the budgets that the task spends from, the outermost first. A budget lasts as long as any task that spends from
         it.

@@ -14,6 +14,7 @@ from hub.storage.memory.task_changes import MemoryChanges
 from hub.storage.memory.tasks import MemoryTasks
 from hub.storage.memory.usage import MemoryUsage
 from rolecall.model.ids import TaskId
+from rolecall.model.task import Branch
 
 
 class MemoryEngine:
@@ -23,10 +24,13 @@ class MemoryEngine:
         self._registry = MemoryRegistry(clock)
         self._pushes = MemoryPushes(tasks, clock)
         self._files = MemoryFiles(tasks, clock, disk)
-        self._usage = MemoryUsage(clock)
+        branches: dict[TaskId, Branch] = {}
+        self._usage = MemoryUsage(clock, branches)
         self._summaries = MemorySummaries(clock, disk)
         self._task_changes = changes = MemoryChanges(clock)
-        self._tasks = MemoryTasks(tasks, clock, self._pushes, self._files, self._usage, self._summaries, disk, changes)
+        self._tasks = MemoryTasks(
+            tasks, branches, clock, self._pushes, self._files, self._usage, self._summaries, disk, changes
+        )
         self._events = MemoryLog(tasks, clock, self._pushes, self._files, self._usage, disk, changes)
 
     @property

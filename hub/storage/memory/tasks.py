@@ -33,6 +33,7 @@ class MemoryTasks:
     def __init__(
         self,
         tasks: dict[TaskId, CachedTask],
+        branches: dict[TaskId, Branch],
         clock: Clock,
         pushes: MemoryPushes,
         files: MemoryFiles,
@@ -42,6 +43,7 @@ class MemoryTasks:
         changes: MemoryChanges,
     ) -> None:
         self._tasks = tasks
+        self._branches = branches
         self._clock = clock
         self._pushes = pushes
         self._files = files
@@ -51,7 +53,6 @@ class MemoryTasks:
         self._changes = changes
         self._calls: dict[bytes, StoredCall] = {}
         self._names: dict[TaskId, list[bytes]] = {}
-        self._branches: dict[TaskId, Branch] = {}
 
     async def admit(
         self,

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from hub.ports.clock import Clock
 from rolecall.model.ids import Caller, TaskId
-from rolecall.model.task import TaskRow
+from rolecall.model.task import Branch, TaskRow
 from rolecall.model.usage import DAY, MOST_SUMMED, Budget, Spending, Usage, UsageGroup, UsageQuery, UsageSums
 
 _PIECE = 500
@@ -19,8 +19,9 @@ _Place = tuple[str, int, str, str]
 
 
 class MemoryUsage:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, branches: Mapping[TaskId, Branch]) -> None:
         self._clock = clock
+        self._branches = branches
         self._tasks: defaultdict[TaskId, UsageSums] = defaultdict(UsageSums)
         self._days: defaultdict[_Place, UsageSums] = defaultdict(UsageSums)
         self._spendings: dict[TaskId, Spending] = {}
@@ -56,6 +57,18 @@ class MemoryUsage:
     async def of_tasks(self, tasks: Sequence[TaskId]) -> Mapping[TaskId, Sequence[Usage]]:
         found = [task for task in tasks if task in self._tasks]
         return {task: sorted(self._tasks[task].sums, key=lambda one: one.key) for task in found}
+
+    async def below(self, roots: Sequence[TaskId]) -> Mapping[TaskId, Sequence[Usage]]:
+        wanted = set(roots)
+        found: defaultdict[TaskId, UsageSums] = defaultdict(UsageSums)
+        for number, (task, sums) in enumerate(list(self._tasks.items())):
+            if number % _PIECE == 0:
+                await asyncio.sleep(0)  # others run meanwhile
+            branch = self._branches.get(task)
+            if branch is not None and branch.root in wanted:
+                for usage in sums.sums:
+                    found[branch.root].add(usage)
+        return {root: sorted(sums.sums, key=lambda one: one.key) for root, sums in found.items()}
 
     async def spendings(self, task: TaskId) -> Sequence[Spending]:
         return [self._spendings[budget] for budget in self._spenders.get(task, ())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -12,7 +13,7 @@ from hub.storage.sqlite.connections.readers import ListReaders, SqliteReader
 from hub.storage.sqlite.connections.writer import Writer
 from rolecall.model.ids import Caller, TaskId
 from rolecall.model.task import TaskRow
-from rolecall.model.usage import DAY, MOST_SUMMED, NANOS, Budget, Spending, Usage, UsageGroup, UsageQuery, kept_as
+from rolecall.model.usage import DAY, MOST_SUMMED, NANOS, Budget, Spending, Usage, UsageGroup, UsageQuery, UsageSums, kept_as
 
 _PIECE = 200
 """Tasks of a read, or sums of a write."""
@@ -52,6 +53,10 @@ select workspace, day, role, holder, model, currency from day_usage where day < 
 """
 # SQLite adds numbers of 64 bits, and a sum may take more: it is in two pieces.
 _PIECES = ", ".join(f"sum({name} / {NANOS}) as {name}_high, sum({name} % {NANOS}) as {name}_low" for name in _SUM_NAMES)
+_BELOW = f"""
+select root, model, currency, {_PIECES} from branch join task_usage on task_usage.task = branch.task
+where root in (%s) group by root, model, currency order by root, model, currency
+"""
 _TOTALS = (
     "sum(input_tokens_high), sum(input_tokens_low), sum(output_tokens_high), sum(output_tokens_low), "
     "group_concat(currency || ' ' || nanos_high || ' ' || nanos_low)"
@@ -88,23 +93,26 @@ class SqliteUsage:
 
     async def of_tasks(self, tasks: Sequence[TaskId]) -> Mapping[TaskId, Sequence[Usage]]:
         found: dict[TaskId, list[Usage]] = {}
-        for task, *members in await self._in_pieces(f"{_OF_TASKS} where id in (%s) order by id, model, currency", tasks):
+        for task, *members in await _in_pieces(
+            self._reader, f"{_OF_TASKS} where id in (%s) order by id, model, currency", tasks
+        ):
             found.setdefault(TaskId(task), []).append(Usage(*members))
         return found
+
+    async def below(self, roots: Sequence[TaskId]) -> Mapping[TaskId, Sequence[Usage]]:
+        found: defaultdict[TaskId, UsageSums] = defaultdict(UsageSums)
+        for row in await _in_pieces(self._lists, _BELOW, roots):
+            root, model, currency, *pieces = row
+            tokens_in, tokens_out, nanos = (_whole(high, low) for high, low in zip(pieces[::2], pieces[1::2], strict=True))
+            found[TaskId(root)].add(Usage(model, tokens_in, tokens_out, nanos, currency))
+        return {root: sums.sums for root, sums in found.items()}
 
     async def spendings(self, task: TaskId) -> Sequence[Spending]:
         return [_spending(row) for row in await self._reader.rows(_SPENDINGS, (task,))]
 
     async def budgets(self, tasks: Sequence[TaskId]) -> Mapping[TaskId, Spending]:
-        found = [_spending(row) for row in await self._in_pieces(f"{_BUDGETS} where task in (%s)", tasks)]
+        found = [_spending(row) for row in await _in_pieces(self._reader, f"{_BUDGETS} where task in (%s)", tasks)]
         return {spending.task: spending for spending in found}
-
-    async def _in_pieces(self, sql: str, tasks: Sequence[TaskId]) -> Sequence[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = []
-        for start in range(0, len(tasks), _PIECE):
-            piece = tasks[start : start + _PIECE]
-            found += await self._reader.rows(sql % ", ".join("?" * len(piece)), piece)
-        return found
 
     async def of_days(self, query: UsageQuery) -> Sequence[UsageGroup]:
         return [_group(row) for row in await self._lists.rows(*_days(query))]
@@ -127,6 +135,14 @@ class SqliteUsage:
             return len(rows)
 
         return bool(holder.name) and await self._writer.submit(write) == _PIECE
+
+
+async def _in_pieces(reader: SqliteReader | ListReaders, sql: str, tasks: Sequence[TaskId]) -> Sequence[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = []
+    for start in range(0, len(tasks), _PIECE):
+        piece = tasks[start : start + _PIECE]
+        found += await reader.rows(sql.replace("%s", ", ".join("?" * len(piece))), piece)
+    return found
 
 
 def _add_to_day(db: sqlite3.Connection, owner: Caller, day: int, role: str, usage: Usage) -> None:

@@ -8,11 +8,13 @@ import click
 
 from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow, text_of
 from rolecall.cli.connect import reaches_hub
-from rolecall.cli.output import print_data, print_facts, print_json, print_notice, print_table, took
+from rolecall.cli.output import print_data, print_facts, print_json, print_notice
 from rolecall.cli.tasks import history, lists
 from rolecall.cli.tasks.ids import whole_id
 from rolecall.cli.tasks.reasons import in_words
-from rolecall.cli.tasks.tree import budgets_in_words, print_tree, used_in_words
+from rolecall.cli.tasks.table import print_tasks
+from rolecall.cli.tasks.tree import budgets_in_words, print_tree
+from rolecall.cli.tasks.usage import used_in_words
 from rolecall.model.task import COUNTED
 
 if TYPE_CHECKING:
@@ -35,7 +37,9 @@ tasks.add_command(history.remove)
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, with the members of the HTTP API.")
 @reaches_hub
 async def list_tasks(hub: HubClient, /, as_json: bool, everything: bool, limit: int, **wanted: str | None) -> None:
-    """List tasks, the newest change first."""
+    """List tasks, the newest change first. TOKENS and COST, if any was reported: of a task that has started others, what its
+    whole tree has used.
+    """
     if everything:
         found = [task async for task in lists.tasks(hub, **wanted)]
         kept = [summary async for summary in lists.summaries(hub, **wanted)]
@@ -48,8 +52,7 @@ async def list_tasks(hub: HubClient, /, as_json: bool, everything: bool, limit: 
     if as_json:
         print_json(found)
         return
-    rows = [(t["id"], t["role"], t.get("worker") or "—", t["state"], t["events"], took(t), t["updated"]) for t in found]
-    print_table(("TASK", "ROLE", "WORKER", "STATE", "EVENTS", "TOOK", "UPDATED"), rows)
+    print_tasks(found)
     for task in found:
         if question := task.get("question"):
             print_notice(f"{task['id']} asks: {question}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 
 from rolecall.cli.output import print_data, print_facts, print_table, took
+from rolecall.cli.tasks.usage import FIGURES, figures_of, used_in_words
 from rolecall.model.a2a import JsonObject
 
 _COLUMNS = ("TREE", "STATE", "WORKER", "TOOK")
@@ -15,16 +15,11 @@ _INDENT = "  "
 def print_tree(tree: JsonObject) -> None:
     """The tasks of `GET /registry/tasks/{id}/tree`, each below the one that has started it, with what they have used."""
     branches, used = tree["tasks"], tree["usage"]
-    columns = (*_COLUMNS, *(("TOKENS", "COST") if used else ()), "TASK")
+    columns = (*_COLUMNS, *(FIGURES if used else ()), "TASK")
     print_table(columns, [_cells(branch["task"], depth, used=bool(used)) for branch, depth in _in_order(branches)])
     if used:
         print_data("")
         print_facts([("used", used_in_words(used)), *budgets_in_words(branches)])
-
-
-def used_in_words(usage: Sequence[JsonObject]) -> str:
-    """`1280 tokens, 0.54 USD`; empty if nothing was used."""
-    return ", ".join(part for part in (f"{_tokens(usage)} tokens" if usage else "", _costs(usage)) if part)
 
 
 def budgets_in_words(branches: Sequence[JsonObject]) -> Iterator[tuple[str, str]]:
@@ -39,20 +34,8 @@ def budgets_in_words(branches: Sequence[JsonObject]) -> Iterator[tuple[str, str]
 
 
 def _cells(task: JsonObject, depth: int, *, used: bool) -> Sequence[object]:
-    usage = task.get("usage") or ()
-    figures = (_tokens(usage) if usage else "—", _costs(usage) or "—") if used else ()
+    figures = figures_of(task.get("usage") or ()) if used else ()
     return _INDENT * depth + task["role"], task["state"], task.get("worker") or "—", took(task), *figures, task["id"]
-
-
-def _tokens(usage: Sequence[JsonObject]) -> int:
-    return sum(one["input_tokens"] + one["output_tokens"] for one in usage)
-
-
-def _costs(usage: Sequence[JsonObject]) -> str:
-    sums: dict[str, Decimal] = {}
-    for cost in (one["cost"] for one in usage if one["cost"]):
-        sums[cost["currency"]] = sums.get(cost["currency"], Decimal(0)) + Decimal(cost["amount"])
-    return ", ".join(f"{amount:f} {currency}" for currency, amount in sorted(sums.items()))
 
 
 def _in_order(branches: Sequence[JsonObject]) -> Iterator[tuple[JsonObject, int]]:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,73 @@ def test_a_list_shows_how_long_tasks_took_and_what_they_ask(hub: ScriptedHub, ca
     assert re.search(r"^t1 .* completed +1 +250 ms +2026", out, re.MULTILINE)
     assert re.search(r"^t2 .* input-required +1 +4 h +2026", out, re.MULTILINE)
     assert err.startswith("t2 asks: Which?\n")
+
+
+def usage(tokens: int, cost: str | None = None) -> dict[str, Any]:
+    amount = None if cost is None else {"amount": cost, "currency": "USD"}
+    return {"model": None, "input_tokens": tokens, "output_tokens": 0, "cost": amount}
+
+
+@pytest.mark.parametrize(
+    ("columns", "head", "rows"),
+    [
+        (
+            None,
+            "TASK ROLE WORKER STATE EVENTS TOOK TOKENS COST UPDATED",
+            (
+                f"{'0' * 30}-root planner planner:a completed 1 4 h 130 0.5 USD 2026-01-31T16:00:00.000Z",
+                f"{'0' * 30}-leaf planner planner:a completed 1 4 h 30 — 2026-01-31T16:00:00.000Z",
+                f"{'0' * 30}-free planner — working 1 4 h — — 2026-01-31T16:00:00.000Z",
+            ),
+        ),
+        (
+            60,
+            "TASK WORKER STATE TOOK TOKENS COST",
+            (
+                "000-root planner:a completed 4 h 130 0.5 USD",
+                "000-leaf planner:a completed 4 h 30 —",
+                "000-free planner working 4 h — —",
+            ),
+        ),
+    ],
+)
+def test_a_list_has_the_usage_of_tasks_and_of_a_root_that_of_its_tree(
+    hub: ScriptedHub,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int | None,
+    head: str,
+    rows: Sequence[str],
+) -> None:
+    """`columns`: of a terminal; None: a pipe, where nothing is cut."""
+    if columns is not None:
+        monkeypatch.setattr("rolecall.cli.tasks.table.is_terminal", lambda stream: True)
+    monkeypatch.setenv("COLUMNS", str(columns or 60))
+    usual = {"role": "planner", "worker": "planner:a", "events": 1, "context_id": "c", "state": "completed"}
+    usual |= {"created": "2026-01-31T12:00:00.000Z", "updated": "2026-01-31T16:00:00.000Z"}
+    root = usual | {"id": f"{'0' * 30}-root", "usage": [usage(100, "0.25")], "tree_usage": [usage(100, "0.5"), usage(30)]}
+    leaf = usual | {"id": f"{'0' * 30}-leaf", "usage": [usage(30)]}
+    free = usual | {"id": f"{'0' * 30}-free", "worker": None, "state": "working"}
+    hub.on("GET /registry/tasks", Response({"tasks": [root, leaf, free], "total": 3, "next_cursor": None}))
+    assert run(["tasks", "ls"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [head, *rows]
+    assert run(["tasks", "ls", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [root, leaf, free]
+
+
+def test_on_a_terminal_that_is_wide_enough_a_list_is_whole(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rolecall.cli.tasks.table.is_terminal", lambda stream: True)
+    row = {"id": "t" * 36, "role": "echo", "worker": None, "state": "working", "updated": "now", "events": 3}
+    hub.on("GET /registry/tasks", Response({"tasks": [row], "total": 1, "next_cursor": None}))
+    for columns, whole in ((82, True), (81, False)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert run(["tasks", "ls"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert (row["id"] in lines[1], "UPDATED" in lines[0], "TOKENS" in lines[0]) == (whole, whole, False)
+        assert max(map(len, lines)) <= columns
 
 
 def test_tasks_are_listed_shown_and_canceled(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
