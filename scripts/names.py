@@ -24,7 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 WORDS = Path(__file__).with_name("words.txt")
 FOLDERS = ("hub/", "rolecall/", "worker_sdk/", "tests/", "examples/", "scripts/")
 LIBRARIES = (
-    "aiosqlite", "argparse", "array", "ast", "asyncio", "base64", "click", "collections", "contextlib", "coverage", "ctypes",
+    "aiosqlite", "argparse", "array", "ast", "asyncio", "base64", "click", "click.shell_completion", "collections",
+    "contextlib", "coverage", "ctypes",
     "cryptography.hazmat.primitives.ciphers.aead", "dataclasses", "datetime", "email.utils", "enum", "gc", "hashlib", "hmac",
     "http.client", "http.server", "httptools", "httpx", "hypercorn.asyncio", "hypercorn.config", "hypothesis", "inspect", "io",
     "ipaddress", "json", "logging", "msgspec", "os", "pathlib", "pickle", "prometheus_client", "prometheus_client.registry",

@@ -26,6 +26,10 @@ Exit codes:
 """
 
 
+COMPLETE = "_ROLECALL_COMPLETE"
+"""The variable that is set where a shell asks for completions."""
+
+
 class _Entry(NamedTuple):
     module: str
     about: str
@@ -110,6 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
+    if COMPLETE in os.environ:
+        import_module("rolecall.cli.completion")  # click learns there how bash is answered
     try:
         code = rolecall.main(arguments, prog_name="rolecall", standalone_mode=False)
     except click.ClickException as error:

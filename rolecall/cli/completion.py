@@ -2,11 +2,59 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    add_completion_class,
+    get_completion_class,
+    split_arg_string,
+)
 
 _WITHIN = 0.3
 """Seconds that a hub has to list its workers. A completion that comes late is in the way."""
+_BASH = """\
+%(complete_func)s() {
+    local IFS=$'\\n' answer type value
+    answer=$(env COMP_LINE="${COMP_LINE:0:COMP_POINT}" COMP_WORD="$2" %(complete_var)s=bash_complete "$1")
+    for answer in $answer; do
+        IFS=',' read -r type value <<< "$answer"
+        case $type in
+            dir) COMPREPLY=(); compopt -o dirnames ;;
+            file) COMPREPLY=(); compopt -o default ;;
+            plain) COMPREPLY+=("$value") ;;
+        esac
+    done
+}
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
+
+class BashWords(BashComplete):
+    """For bash a word ends at a colon too: it splits `role:instance` and addresses, and replaces what stands behind the last
+    colon alone. Click takes the words as bash splits them.
+    """
+
+    source_template = _BASH
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        end = "."  # belongs to the last word, also if a blank or an open quote is before it
+        words = split_arg_string(os.environ["COMP_LINE"] + end)
+        return words[1:-1], words[-1].removesuffix(end)
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
+        found = super().get_completions(args, incomplete)
+        _, _, value = incomplete.rpartition("=")
+        kept = value.removesuffix(os.environ["COMP_WORD"])
+        for item in found:
+            item.value = item.value.removeprefix(kept)
+        return found
+
+
+add_completion_class(BashWords)
 
 
 @click.command()
@@ -17,11 +65,11 @@ def completion(shell: str) -> None:
 
     Roles and instances are completed from the hub, if it answers within 0.3 s.
     """
-    from rolecall.cli import rolecall
+    from rolecall.cli import COMPLETE, rolecall
 
     kind = get_completion_class(shell)
     assert kind is not None
-    click.echo(kind(rolecall, {}, "rolecall", "_ROLECALL_COMPLETE").source())
+    click.echo(kind(rolecall, {}, "rolecall", COMPLETE).source())
 
 
 def complete_role(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.processes import ROLECALL, ROOT, environment
+from tests.helpers.terminal import Terminal
 from tests.unit.cli.scripted_hub import Response, ScriptedHub
 
 AGENTS = {"agents": [{"name": name} for name in ("echo:a", "echo:b", "planner:x")]}
@@ -18,8 +22,8 @@ def completed(words: str, **env: str) -> subprocess.CompletedProcess[str]:
     """What a bash gets for these words, whose last one is incomplete."""
     asked = {
         "_ROLECALL_COMPLETE": "bash_complete",
-        "COMP_WORDS": f"rolecall {words}",
-        "COMP_CWORD": str(len(words.split(" "))),
+        "COMP_LINE": f"rolecall {words}",
+        "COMP_WORD": re.split("[ :=]", words)[-1],
         **env,
     }
     return subprocess.run(ROLECALL, env=environment(asked), cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
@@ -46,14 +50,28 @@ def test_commands_are_completed_without_a_hub() -> None:
     [
         ("send ", ["echo", "planner"]),
         ("send pl", ["planner"]),
-        ("send echo:", ["echo:a", "echo:b"]),
+        ("send echo:", ["a", "b"]),
+        ("send planner:x", ["x"]),
         ("agents show e", ["echo:a", "echo:b"]),
+        ("agents show echo:a", ["a"]),
     ],
 )
 def test_roles_and_instances_come_from_the_hub(hub: ScriptedHub, words: str, found: list[str]) -> None:
     hub.on("GET /registry/agents", Response(AGENTS))
     assert values(completed(words, ROLECALL_HUB=hub.url, ROLECALL_TOKEN="t0k")) == found
     assert hub.requests[-1].headers["authorization"] == "Bearer t0k"
+
+
+def test_a_real_bash_completes_what_stands_before_and_behind_a_colon(hub: ScriptedHub, tmp_path: Path) -> None:
+    hub.on("GET /registry/agents", Response(AGENTS))
+    env = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PS1": "$ "}
+    with Terminal(["bash", "--norc", "--noprofile", "-i"], env=env, cwd=tmp_path, columns=200) as bash:
+        bash.expect("$ ")
+        bash.enter('eval "$(rolecall completion bash)"', "$ ")
+        for typed, whole in (("planner:", "planner:x "), ('"planner:', '"planner:x" ')):
+            bash.press(f"rolecall --hub {hub.url} send {typed}\t")
+            bash.expect(f"{hub.url} send {whole}")
+            bash.press("\x15")
 
 
 @pytest.mark.parametrize("answer", [Response("<html>"), Response({"detail": "no"}, 401), Response({"agents": [{}]})])

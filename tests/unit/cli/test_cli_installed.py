@@ -52,8 +52,8 @@ def test_a_shell_can_complete_commands_without_the_hub(
 ) -> None:
     monkeypatch.setitem(sys.modules, "quart", None)
     monkeypatch.setenv("_ROLECALL_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", "rolecall se")
-    monkeypatch.setenv("COMP_CWORD", "1")
+    monkeypatch.setenv("COMP_LINE", "rolecall se")
+    monkeypatch.setenv("COMP_WORD", "se")
     assert run([]) == 0
     assert capsys.readouterr().out.split() == ["plain,serve", "plain,send"]
 
