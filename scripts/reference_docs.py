@@ -10,7 +10,7 @@ import click
 
 from hub.settings.agents import keys as agent_keys
 from hub.settings.entries import KeyText
-from hub.settings.model import SPECS, flag, variable
+from hub.settings.model import RETIRED, SPECS, flag, variable
 from hub.settings.sources import OTHER_VARIABLES
 from hub.telemetry.metrics import FAMILIES, PREFIX
 from rolecall.cli import rolecall
@@ -145,14 +145,15 @@ def section(path: str, command: click.Command) -> list[str]:
     )
     text = [line.strip() for line in (command.help or "").strip().splitlines()]
     lines = [f"## `{' '.join(filter(None, (path, arguments)))}`", *text, ""]
-    if path in ("rolecall serve", "rolecall dev"):
-        return [*lines, "Options: `--config FILE`, and one for every setting in [configuration](configuration.md).", ""]
+    settings: set[str | None] = {*SPECS, *RETIRED} if path in ("rolecall serve", "rolecall dev") else set()
+    if settings:
+        lines += ["One for every setting in [configuration](configuration.md), and:", ""]
     for option in command.params:
-        if isinstance(option, click.Option):
+        if isinstance(option, click.Option) and option.name not in settings:
             value = "" if option.is_flag else f" {option.make_metavar(click.Context(command))}"
             shown = f" [default: {option.default:g}]" if isinstance(option.default, float) else ""
             shown = f" [default: {option.default}]" if option.show_default and not shown else shown
-            lines.append(f"- `{', '.join(option.opts)}{value}` {option.help or ''}{shown}".rstrip())
+            lines.append(f"- `{', '.join((*option.opts, *option.secondary_opts))}{value}` {option.help or ''}{shown}".rstrip())
     return [*lines, ""]
 
 

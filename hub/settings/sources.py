@@ -35,7 +35,9 @@ RETIRED = {
     "server": "That setting is gone: `rolecall serve` has one server, and `hypercorn hub.asgi:app` runs the hub on Hypercorn.",
 }
 """Settings that earlier versions had, and what to do instead."""
-_OF_UP = dict.fromkeys(("hub", "workers", "announce"), "That table belongs into agents.toml, which `rolecall up` reads.")
+_OF_UP = dict.fromkeys(
+    ("hub", "console", "workers", "announce"), "That table belongs into agents.toml, which `rolecall up` reads."
+)
 
 
 class Environment(EnvSettingsSource):

@@ -109,6 +109,7 @@ def test_ten_agents_in_one_console_outlive_kills_and_end_with_one_signal(folder:
         wait_for(lambda: folder.run("send", "--hub", folder.url, "plain", "hi").stdout.strip() == "from JavaScript")
         _kill_a_worker(folder, console)
         _kill_the_hub(folder, console)
+        _check_calls(folder, console)
         children = descendants(console.pid)
         assert len(children) == 12
         _end_in_a_task(folder, console)
@@ -142,6 +143,21 @@ def _kill_the_hub(folder: Folder, console: Process) -> None:
     console.wait_until(lambda: "hub was ended by SIGKILL; starts again in 0.5 s (1st time)" in console.output)
     wait_for(folder.hub_answers)
     wait_for(lambda: folder.run("send", "--hub", folder.url, "planner", "back").stdout.strip() == "BACK", 20)
+
+
+def _check_calls(folder: Folder, console: Process) -> None:
+    """Each call has a line for its begin and one for its end, whatever was killed."""
+    tasks = httpx.get(f"{folder.url}/registry/tasks", trust_env=False).json()["tasks"]
+    ended = sorted(task["id"][-4:] for task in tasks if task["state"] == "completed")
+    assert len(ended) > 6
+
+    def shown(end: str) -> list[str]:
+        return sorted(re.findall(rf"^logs +\| [\d:]+  \S+ (\w{{4}}) {end}", console.output, re.MULTILINE))
+
+    console.wait_until(lambda: len(shown("✓")) >= len(ended))
+    assert shown("✓") == ended
+    gone = shown("answered with a message, or took no call")
+    assert shown("is called") == sorted([*ended, *gone])
 
 
 def _end_in_a_task(folder: Folder, console: Process) -> None:
@@ -206,6 +222,7 @@ def test_a_hub_that_runs_already_is_used_and_left_running(folder: Folder, tmp_pa
         assert f"{hub.url}   (was running, and is left running)" in console.output
         assert len(descendants(console.pid)) == 1
         assert folder.send("shouter", "hello") == "HELLO"
+        console.wait_until(lambda: bool(re.search(r"^logs +\| [\d:]+  shouter:\S+ \w{4} ✓", console.output, re.MULTILINE)))
         assert console.stop(20) == 0
         assert hub.alive and folder.hub_answers()
         assert f"the hub at {hub.url} is left running" in console.output
@@ -231,6 +248,8 @@ def test_its_own_hub_with_tokens_gives_workers_one_for_as_long_as_it_runs(folder
     with folder.up() as console:
         ready(console)
         assert "rolecall tokens new --name me" in console.output
+        why = "a token sees its own calls, and that of rolecall-up may make none; set ROLECALL_TOKEN to yours"
+        console.wait_until(lambda: f"up      | calls are not shown: {why}" in console.output)
         assert folder.run("send", "--hub", folder.url, "shouter", "hello").returncode == 4
         assert folder.send("shouter", "hello", env={"ROLECALL_TOKEN": client}) == "HELLO"
         assert sorted(entry.principal.kind for entry in read(file)) == ["client", "worker"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import sys
 import threading
@@ -9,12 +10,13 @@ from collections.abc import Callable, Iterable
 from typing import IO
 
 from rolecall.cli.console.lines import safe_line
-from rolecall.cli.output import has_colour, strip_control
+from rolecall.cli.output import has_colour, in_colour, strip_control
 
 _QUEUED = 1000
 """Lines. When so many wait for a slow terminal, the programs wait too."""
 _COLOURS = ("36", "33", "32", "35", "34", "96", "93", "92", "95", "94")
 _BOLD = "1"
+_ROOM_POLL = 0.05
 
 
 class Printer:
@@ -36,12 +38,13 @@ class Printer:
         """Blocks while too much waits: for threads."""
         self._queue.put(text)
 
-    def offer(self, text: str) -> None:
-        """Never blocks: what does not fit is lost."""
+    def offer(self, text: str) -> bool:
+        """Never blocks. False: it does not fit, and is not written."""
         try:
             self._queue.put_nowait(text)
         except queue.Full:
-            pass  # nobody reads, so nobody misses it
+            return False
+        return True
 
     def close(self, seconds: float) -> bool:
         """Whether all was written in that time."""
@@ -83,8 +86,15 @@ class Console:
         """A line of a program. For threads: it waits for a slow terminal."""
         self._printer.put(self._with_prefix(name, safe_line(text, colour=self._colour)))
 
+    async def news(self, name: str, text: str, colour: str | None) -> None:
+        """A line of what is shown beside the programs. For tasks: it waits for a slow terminal."""
+        text = strip_control(text)
+        line = self._with_prefix(name, in_colour(text, colour) if colour is not None and self._colour else text)
+        while not self._printer.offer(line):  # noqa: ASYNC110 - the printer is a thread
+            await asyncio.sleep(_ROOM_POLL)
+
     def report(self, text: str) -> None:
-        """A line of its own."""
+        """A line of its own. Where nobody reads, nobody misses it."""
         self._printer.offer(self._with_prefix(self._own, strip_control(text)))
 
     def write(self, lines: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -18,7 +18,7 @@ from rolecall.cli.installed import HOW, missing_packages
 from rolecall.cli.output import CommandError
 from rolecall.model.ids import is_loopback
 from rolecall.setting import DEFAULT_HUB
-from worker_sdk.config import HubAddress, hub_address
+from worker_sdk.config import HubAddress, Token, hub_address
 from worker_sdk.errors import AuthError, HubUnreachable, RolecallError
 
 if TYPE_CHECKING:
@@ -32,11 +32,19 @@ _NEEDS_ENROL = "for a worker: rolecall tokens new --kind worker --role '*' --nam
 
 @dataclass(frozen=True, slots=True)
 class ChosenHub:
-    """`own`: it is started, and ends with the programs. `token_file`: where the token of its address stands, if in a file."""
+    """`own`: it is started, and ends with the programs. `token_file`: where the token of its address stands, if in a file.
+    `caller_token`: what people here call with, where it is another one.
+    """
 
     address: HubAddress
     own: OwnHub | None = None
     token_file: Path | None = None
+    caller_token: Token | None = field(default=None, repr=False)
+
+    @property
+    def caller_address(self) -> HubAddress:
+        """By which the calls of people here are seen."""
+        return self.address._replace(token=self.caller_token or self.address.token)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -74,10 +82,11 @@ class ChosenHub:
                     return
 
 
-def started_hub(own: OwnHub) -> ChosenHub:
+def started_hub(own: OwnHub, token: str | None = None) -> ChosenHub:
     """CommandError: its port is taken."""
     own.check_port()
-    return ChosenHub(hub_address(own.url)._replace(token=None), own)
+    address = hub_address(own.url, token)
+    return ChosenHub(address._replace(token=None), own, caller_token=address.token or own.settings.admin_token)
 
 
 async def choose_hub(given: str | None, token: str | None, config: Path | None) -> ChosenHub:
@@ -85,7 +94,7 @@ async def choose_hub(given: str | None, token: str | None, config: Path | None) 
     own = _own_hub(config)
     address = hub_address(given or (own.url if own is not None else DEFAULT_HUB), token)
     if own is not None and (given is None or _same_place(address.url, own.url)) and not _is_listening(own.url):
-        return started_hub(own)
+        return started_hub(own, token)
     try:
         await check_running(address)
     except (HubUnreachable, CommandError) as error:

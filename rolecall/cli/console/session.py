@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rolecall.cli.connect import open_hub
 from rolecall.cli.console.child import Child, ChildProcess
 from rolecall.cli.console.console import Console, Printer, on_stdout
+from rolecall.cli.console.hub_changes import PREFIX, HubChanges
 from rolecall.cli.console.hub_choice import ChosenHub
 from rolecall.cli.console.programs import Program
 from rolecall.cli.console.runner import ProgramRunner
@@ -36,12 +37,13 @@ Programs = Callable[[Mapping[str, str]], Sequence[Program]]
 
 
 class Options(NamedTuple):
-    """`own`: the command, which its own lines begin with. `names`: those of the programs. `reload`: a program whose files
-    change starts again; `file`: one that is read at the start alone.
+    """`own`: the command, which its own lines begin with. `names`: those of the programs. `logs`: what workers and calls do at
+    the hub is shown. `reload`: a program whose files change starts again; `file`: one that is read at the start alone.
     """
 
     own: str
     names: Sequence[str]
+    logs: bool = True
     reload: bool = False
     file: Path | None = None
 
@@ -85,7 +87,9 @@ class Session:
 
     async def run(self, programs: Programs) -> int:
         own = self._chosen.own
-        self._console.expect([*([own.name] if own is not None else []), *self._options.names])
+        self._console.expect(
+            [*([own.name] if own is not None else []), *self._options.names, *([PREFIX] if self._options.logs else [])]
+        )
         on_signals(self._first_signal, self._next_signal, _signals())
         try:
             if own is None or await self._start_hub(own):
@@ -104,7 +108,10 @@ class Session:
     async def _run_workers(self, hub: ChosenHub, programs: Sequence[Program]) -> None:
         self._workers = [self._keep_running(program, reload=self._options.reload) for program in programs]
         # What shows or watches what the workers do: it ends before they do.
-        beside = [asyncio.create_task(self._welcome(hub, programs), name="welcome")]
+        changes = HubChanges(hub, programs, self._console)
+        beside = [asyncio.create_task(self._welcome(hub, programs, changes), name="welcome")]
+        if self._options.logs:
+            beside.append(asyncio.create_task(changes.show(), name="changes at the hub"))
         if self._options.reload:
             beside.append(asyncio.create_task(self._watch(), name="watched files"))
         try:
@@ -164,9 +171,10 @@ class Session:
 
     # --- beside the programs
 
-    async def _welcome(self, hub: ChosenHub, programs: Sequence[Program]) -> None:
+    async def _welcome(self, hub: ChosenHub, programs: Sequence[Program], changes: HubChanges) -> None:
         found = await workers_among(programs, hub)
         self._console.write(welcome(hub, programs, found, time.monotonic() - self._began))
+        changes.after_welcome(found.values())
 
     async def _watch(self) -> None:
         """Run forever: start workers again whose files have changed."""

@@ -15,9 +15,9 @@ DEMOS = ("echo", "storyteller", "booking")
 _INSTANCE = "demo"
 
 
-def run_dev(file: Path | None, flags: Mapping[str, Any]) -> int:
+def run_dev(file: Path | None, flags: Mapping[str, Any], *, logs: bool) -> int:
     """The exit code. `file` and `flags`: as for `rolecall serve`."""
-    return run_session(started_hub(OwnHub(file, flags)), _demos, Options("dev", DEMOS))
+    return run_session(started_hub(OwnHub(file, flags)), _demos, Options("dev", DEMOS, logs=logs))
 
 
 def _demos(access: Mapping[str, str]) -> Sequence[Program]:

@@ -30,12 +30,13 @@ def serve(file: Path | None, **values: Any) -> None:
 
 
 @click.command()
+@click.option("--no-logs", is_flag=True, help="Do not print what workers and calls do, as `rolecall logs` does.")
 @setting_flags
-def dev(file: Path | None, **values: Any) -> None:
+def dev(file: Path | None, no_logs: bool, **values: Any) -> None:
     """Run the hub and three demo workers, and print what to try."""
     from rolecall.cli.server.dev import run_dev
 
-    click.get_current_context().exit(run_dev(file, values))
+    click.get_current_context().exit(run_dev(file, values, logs=not no_logs))
 
 
 def _set_up_logs(settings: Settings) -> None:

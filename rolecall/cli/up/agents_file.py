@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 
 from hub.settings.entries import ENTRY, KeyText, entry_problems, keys_of
 from hub.settings.fields import Expected, refusal
-from hub.settings.values import Choice, Integer, Role, Seconds, Text, Url
+from hub.settings.values import Choice, Integer, Role, Seconds, Switch, Text, Url
 from rolecall.cli.console.programs import DRAIN
 from rolecall.cli.console.restart_policy import Restart
 from rolecall.cli.output import CommandError
@@ -64,6 +64,16 @@ class HubEntry(BaseModel):
     url: Url | None = None
     """A hub that runs already, here or elsewhere. `--hub` and `ROLECALL_HUB` come before it. Without any of them: the hub of
     this machine, which is started if it does not run."""
+
+
+class ConsoleEntry(BaseModel):
+    """`[console]`"""
+
+    model_config = ENTRY
+
+    logs: Switch = True
+    """Whether what workers and calls do at the hub is printed among the lines of the programs, as `rolecall logs` does.
+    `--logs` and `--no-logs` come before it."""
 
 
 class WorkerEntry(BaseModel):
@@ -125,8 +135,13 @@ class AnnounceEntry(BaseModel):
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
-_TABLES: dict[str, type[BaseModel]] = {"hub": HubEntry, "workers": WorkerEntry, "announce": AnnounceEntry}
-_KNOWN_TABLES = " Its tables are [hub], [workers.NAME] and [announce.NAME]."
+_TABLES: dict[str, type[BaseModel]] = {
+    "hub": HubEntry,
+    "console": ConsoleEntry,
+    "workers": WorkerEntry,
+    "announce": AnnounceEntry,
+}
+_KNOWN_TABLES = " Its tables are [hub], [console], [workers.NAME] and [announce.NAME]."
 _SETTINGS_ELSEWHERE = " The hub's settings stand in rolecall.toml."
 _LIST_ELSEWHERE = " [[agents]] belongs into rolecall.toml, where the hub reads it. Here it is [announce.NAME]."
 
@@ -135,6 +150,8 @@ _LIST_ELSEWHERE = " [[agents]] belongs into rolecall.toml, where the hub reads i
 class AgentsFile:
     path: Path
     hub: str | None
+    logs: bool
+    """Whether what happens at the hub is printed."""
     workers: dict[str, WorkerEntry]
     announced: dict[str, AnnounceEntry]
 
@@ -160,9 +177,10 @@ def read_agents_file(given: Path) -> AgentsFile:
     document, content = read_toml(path)
     reader = _Reader(path, content)
     hub = reader.entry("hub", document.get("hub", {}), HubEntry)
+    console = reader.entry("console", document.get("console", {}), ConsoleEntry) or ConsoleEntry()
     workers = dict(reader.named("workers", document, WorkerEntry))
     announced = dict(reader.named("announce", document, AnnounceEntry))
-    file = AgentsFile(path, hub.url if hub is not None else None, workers, announced)
+    file = AgentsFile(path, hub.url if hub is not None else None, console.logs, workers, announced)
     problems = [*_unknown_tables(document, reader), *reader.problems, *_wrong_paths(file, reader)]
     if not problems and not workers and not announced:
         problems.append(f"{path}: it names no worker. Add [workers.NAME] or [announce.NAME].")

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 @click.argument("path", metavar="[FILE]", type=click.Path(path_type=Path), default="agents.toml")
 @click.option("--check", is_flag=True, help="Check the file, its workers, the hub and the ports; start nothing.")
 @click.option("--reload", is_flag=True, help="A worker whose files change finishes what it does and starts again.")
+@click.option(
+    "--logs/--no-logs",
+    default=None,
+    help="Print what workers and calls do, as `rolecall logs` does, or not. [default: on, or logs of the file]",
+)
 @click.option("--no-color", is_flag=True, help="No colours, also on a terminal. [env: NO_COLOR]")
 @click.option(
     "--config",
@@ -27,7 +32,16 @@ if TYPE_CHECKING:
     help="The settings of a hub that is started, instead of ./rolecall.toml.",
 )
 @hub_options
-def up(path: Path, check: bool, reload: bool, no_color: bool, config: Path | None, hub: str | None, token: str | None) -> None:
+def up(
+    path: Path,
+    check: bool,
+    reload: bool,
+    logs: bool | None,
+    no_color: bool,
+    config: Path | None,
+    hub: str | None,
+    token: str | None,
+) -> None:
     """Run the workers of FILE in one console, and a hub if none runs.
 
     FILE is agents.toml, or a folder with one; `rolecall init` writes it. A hub that runs already is used and left running. A
@@ -45,19 +59,19 @@ def up(path: Path, check: bool, reload: bool, no_color: bool, config: Path | Non
 
         code = asyncio.run(check_all(file, given, token, config))
     else:
-        code = _run(file, given, token, config, reload=reload, colour=not no_color)
+        if no_color:
+            os.environ["NO_COLOR"] = "1"  # for the programs too
+        code = _run(file, given, token, config, reload=reload, logs=file.logs if logs is None else logs)
     click.get_current_context().exit(code)
 
 
-def _run(file: AgentsFile, given: str | None, token: str | None, config: Path | None, *, reload: bool, colour: bool) -> int:
+def _run(file: AgentsFile, given: str | None, token: str | None, config: Path | None, *, reload: bool, logs: bool) -> int:
     from rolecall.cli.console.hub_choice import choose_hub
     from rolecall.cli.console.session import Options, run_session
     from rolecall.cli.up.programs_of import names_of, programs_of
 
-    if not colour:
-        os.environ["NO_COLOR"] = "1"  # for the programs too
     chosen = asyncio.run(choose_hub(given, token, config))
-    options = Options("up", names_of(file), reload=reload, file=file.path)
+    options = Options("up", names_of(file), logs=logs, reload=reload, file=file.path)
     return run_session(chosen, lambda access: programs_of(file, access), options)
 
 

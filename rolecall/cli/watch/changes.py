@@ -21,8 +21,12 @@ _SHOWN = 200
 """Characters of a question or a reason."""
 
 
-def of_worker(change: JsonObject) -> tuple[str, str | None]:
-    """The line and its colour. `change`: of GET /registry/events."""
+ShownLine = tuple[str, str | None]
+"""A line and its colour."""
+
+
+def of_worker(change: JsonObject) -> ShownLine:
+    """`change`: of GET /registry/events."""
     kind = str(change.get("event"))
     text = _WORKERS.get(kind, f"  {kind}").format(state=change.get("state"))
     reason = f": {change['reason']}" if change.get("reason") else ""
@@ -30,12 +34,12 @@ def of_worker(change: JsonObject) -> tuple[str, str | None]:
     return f"{_clock(change.get('at'))}  {change.get('name')} {text[2:]}{reason}", colour
 
 
-def of_task(change: JsonObject) -> tuple[str, str | None]:
-    """`change`: of GET /registry/tasks/events."""
+def of_task(change: JsonObject) -> ShownLine | None:
+    """`change`: of GET /registry/tasks/events. None: the task goes on, which nobody waits for."""
     task: JsonObject = change["task"]
     state, detail = str(task["state"]), str(change.get("reason") or change.get("detail") or "")
     who = task.get("worker") or task["role"]
-    text, colour = f"is {state}", None
+    colour = None
     if change.get("event") == "admitted":
         text = "is called" + (f" by task {str(change['parent'])[-4:]}" if change.get("parent") else "")
     elif change.get("event") == "gone":
@@ -46,6 +50,8 @@ def of_task(change: JsonObject) -> tuple[str, str | None]:
         text, colour = f"✓ {took(task)}", "green"
     elif change.get("event") == "ended":
         text, colour = f"✗ {state}{f': {detail}' if detail else ''}", "red"
+    else:
+        return None
     line = " ".join(text.split())
     line = line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
     return f"{_clock(task.get('updated'))}  {who} {str(task['id'])[-4:]} {line}", colour

@@ -11,7 +11,7 @@ import click
 
 from rolecall.cli.connect import reaches_hub
 from rolecall.cli.output import print_line, print_notice
-from rolecall.cli.watch.changes import of_task, of_worker
+from rolecall.cli.watch.changes import ShownLine, of_task, of_worker
 from rolecall.model.a2a import JsonObject
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ async def logs(hub: HubClient, role: str | None, as_json: bool) -> None:
 
 
 async def _show(
-    feed: HubFeed, line_of: Callable[[JsonObject], tuple[str, str | None]], as_json: bool, role: str | None = None
+    feed: HubFeed, line_of: Callable[[JsonObject], ShownLine | None], as_json: bool, role: str | None = None
 ) -> None:
     async for change in feed:
         if role not in (None, change.get("role")):
             continue
         if as_json:
             click.echo(json.dumps(change, ensure_ascii=False))
-        else:
-            print_line(*line_of(change))
+        elif (line := line_of(change)) is not None:
+            print_line(*line)

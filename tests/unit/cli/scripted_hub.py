@@ -33,13 +33,14 @@ class Request:
 
 @dataclass
 class Response:
-    """An answer. `frames`: a stream; `cut`: it breaks before its end; `hold`: it stays open."""
+    """An answer. `frames`: a stream; `cut`: it breaks before its end; `hold`: it stays open; `task`: which its head names."""
 
     body: Any = None
     status: int = 200
     frames: list[tuple[int, dict[str, Any]]] | None = None
     cut: bool = False
     hold: bool = False
+    task: str | None = None
 
 
 @dataclass
@@ -104,7 +105,9 @@ def _handler(answer: Callable[[Request], Response], closing: threading.Event) ->
             if response.frames is None:
                 self._answer(response)
             else:
-                self._stream(response.frames, response)
+                # The hub's own feeds have no envelope around a change.
+                frame = _frame if body is not None else _plain_frame
+                self._stream([frame(cursor, document) for cursor, document in response.frames], response)
 
         def _answer(self, response: Response) -> None:
             content = response.body.encode() if isinstance(response.body, str) else json.dumps(response.body).encode()
@@ -114,10 +117,12 @@ def _handler(answer: Callable[[Request], Response], closing: threading.Event) ->
             self.end_headers()
             self.wfile.write(content)
 
-        def _stream(self, frames: list[tuple[int, dict[str, Any]]], response: Response) -> None:
-            content = b"".join(_frame(cursor, document) for cursor, document in frames)
+        def _stream(self, frames: list[bytes], response: Response) -> None:
+            content = b"".join(frames)
             self.send_response(200)
             self.send_header("content-type", "text/event-stream; charset=utf-8")
+            if response.task is not None:
+                self.send_header("a2a-task", response.task)
             # To the client, a length that is never reached looks like a cut.
             self.send_header("content-length", str(len(content) + (1 if response.cut or response.hold else 0)))
             self.end_headers()
@@ -133,8 +138,12 @@ def _handler(answer: Callable[[Request], Response], closing: threading.Event) ->
 
 
 def _frame(cursor: int, document: dict[str, Any]) -> bytes:
-    envelope = {"jsonrpc": "2.0", "id": "1", **({"error": document["error"]} if "error" in document else {"result": document})}
-    return f"id: {cursor}\ndata: {json.dumps(envelope)}\n\n".encode()
+    inner = {"error": document["error"]} if "error" in document else {"result": document}
+    return _plain_frame(cursor, {"jsonrpc": "2.0", "id": "1", **inner})
+
+
+def _plain_frame(cursor: int, document: dict[str, Any]) -> bytes:
+    return f"id: {cursor}\ndata: {json.dumps(document)}\n\n".encode()
 
 
 def task(state: str = "submitted", **more: Any) -> dict[str, Any]:

@@ -25,7 +25,6 @@ def change(event: str, state: str, task: str = TASK, events: int = 1, **members:
     [
         (change("admitted", "submitted", worker=None), "echo f0d7 is called", None),
         (change("admitted", "submitted", parent="…-1234"), "echo:a f0d7 is called by task 1234", None),
-        (change("changed", "working"), "echo:a f0d7 is working", None),
         (change("changed", "input-required", question="Which\none?"), "echo:a f0d7 asks: Which one?", "yellow"),
         (change("ended", "completed"), "echo:a f0d7 ✓ 250 ms", "green"),
         (change("ended", "failed", reason="WORKER_LOST", detail="gone"), "echo:a f0d7 ✗ failed: WORKER_LOST", "red"),
@@ -36,8 +35,14 @@ def change(event: str, state: str, task: str = TASK, events: int = 1, **members:
     ],
 )
 def test_a_change_of_a_task_is_one_line(given: dict[str, Any], line: str, colour: str | None) -> None:
-    text, shown = of_task(given)
-    assert (text.partition("  ")[2], shown) == (line, colour)
+    shown = of_task(given)
+    assert shown is not None
+    assert (shown[0].partition("  ")[2], shown[1]) == (line, colour)
+
+
+def test_a_task_that_goes_on_is_no_line() -> None:
+    assert of_task(change("changed", "working")) is None
+    assert of_task(change("changed", "submitted")) is None
 
 
 @pytest.mark.parametrize(

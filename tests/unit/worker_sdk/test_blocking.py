@@ -72,8 +72,7 @@ def test_changes_of_a_feed_come_without_an_end_and_the_cursor_follows(hub: Scrip
         changes = iter(feed)
         first, second = next(changes), next(changes)
     assert feed.cursor == "9"
-    # The script has one form of frames: the hub's own feeds have no envelope around the change.
-    assert [change["result"]["event"] for change in (first, second)] == ["admitted", "ended"]
+    assert [change["event"] for change in (first, second)] == ["admitted", "ended"]
     assert hub.requests[-1].query == "role=echo"
 
 

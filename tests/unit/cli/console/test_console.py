@@ -43,6 +43,22 @@ def test_instances_share_a_colour_that_others_do_not_have() -> None:
     assert all("|\x1b[0m x" in line for line in text.splitlines())
 
 
+async def test_what_is_shown_beside_the_programs_has_its_colour_and_controls_nothing() -> None:
+    written: list[str] = []
+    for colour in (True, False):
+        printer = Printer(written.append)
+        console = Console(printer, own="up", colour=colour)
+        await console.news("logs", "echo\x1b[2J ✓", "green")
+        await console.news("logs", "echo", None)
+        assert printer.close(5)
+    assert [text.partition("|")[2] for text in written] == [
+        "\x1b[0m \x1b[32mecho[2J ✓\x1b[0m\n",
+        "\x1b[0m echo\n",
+        " echo[2J ✓\n",
+        " echo\n",
+    ]
+
+
 def test_more_programs_than_colours_have_colours_again() -> None:
     names = [f"agent{number}" for number in range(40)]
     text = shown(

@@ -46,6 +46,25 @@ async def test_where_nothing_listens_a_hub_is_started(port: int) -> None:
     assert chosen.address.url == f"http://127.0.0.1:{port}"
 
 
+@pytest.mark.parametrize(
+    ("env", "given", "calls_with"),
+    [
+        ({}, None, None),
+        ({}, "mine", "mine"),
+        ({"ROLECALL_TOKEN": "mine"}, None, "mine"),
+        ({"ROLECALL_ADMIN_TOKEN": "a" * 32}, None, "a" * 32),
+        ({"ROLECALL_TOKEN": "mine", "ROLECALL_ADMIN_TOKEN": "a" * 32}, None, "mine"),
+    ],
+)
+async def test_people_have_another_token_than_the_workers_of_a_hub_that_is_started(
+    port: int, monkeypatch: pytest.MonkeyPatch, env: dict[str, str], given: str | None, calls_with: str | None
+) -> None:
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    chosen = await choose_hub(None, given, None)
+    assert (chosen.address.token, chosen.caller_address.token) == (None, calls_with)
+
+
 async def test_another_name_of_the_same_address_is_the_same_hub(port: int) -> None:
     for given in (f"http://localhost:{port}", f"http://127.0.0.1:{port}/"):
         assert (await choose_hub(given, None, None)).own is not None

@@ -28,7 +28,7 @@ def test_the_shortest_file_has_one_worker_and_no_hub(tmp_path: Path) -> None:
     file = read(tmp_path, '[workers.shouter]\nrun = "shouter:worker"\n')
     worker = file.workers["shouter"]
     assert (worker.run, worker.instances, worker.restart, worker.drain) == ("shouter:worker", 1, Restart.ALWAYS, 45.0)
-    assert (file.hub, file.announced, file.folder) == (None, {}, tmp_path)
+    assert (file.hub, file.logs, file.announced, file.folder) == (None, True, {}, tmp_path)
 
 
 def test_everything_that_can_be_said(tmp_path: Path) -> None:
@@ -39,6 +39,9 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
         """
         [hub]
         url = "https://hub.example.com"
+
+        [console]
+        logs = false
 
         [workers.planner]
         command = ["node", "planner.js"]
@@ -57,7 +60,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
         """,
     )
     planner, coder = file.workers["planner"], file.announced["coder"]
-    assert file.hub == "https://hub.example.com"
+    assert (file.hub, file.logs) == ("https://hub.example.com", False)
     assert (planner.command, planner.instances, planner.cwd) == (("node", "planner.js"), 3, "js")
     assert (planner.env, planner.restart) == ({"MODEL": "small", "LIMIT": "5"}, Restart.ON_FAILURE)
     assert (planner.watch, planner.drain) == (("prompts/*.md",), 120.0)
@@ -83,7 +86,7 @@ RUN = 'run = "a:worker"\n'
     ("text", "expected"),
     [
         ("[worker.a]\n" + RUN, 'agents.toml:1: unknown key "worker". Did you mean "workers"?'),
-        ("x = 1\n", 'agents.toml:1: unknown key "x". Its tables are [hub], [workers.NAME] and [announce.NAME].'),
+        ("x = 1\n", 'agents.toml:1: unknown key "x". Its tables are [hub], [console], [workers.NAME] and [announce.NAME].'),
         (
             '[[agents]]\nrole = "a"\n',
             'agents.toml:1: unknown key "agents". [[agents]] belongs into rolecall.toml, where the hub reads it. '
@@ -101,6 +104,7 @@ RUN = 'run = "a:worker"\n'
             "[workers.a]\n" + RUN + "[workers.b]\n" + RUN + "restart = 'sometimes'\n",
             "agents.toml:3: restart: must be always, on-failure or never, not 'sometimes'",
         ),
+        ("[console]\nlogs = 'some'\n[workers.a]\n" + RUN, "agents.toml:1: logs: must be true or false, not 'some'"),
         ("[workers.a]\n", "agents.toml:1: it needs run or command."),
         ("[workers.a]\n" + RUN + 'command = ["x"]\n', "agents.toml:1: it has both run and command: keep one."),
         (
