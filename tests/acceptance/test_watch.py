@@ -67,7 +67,7 @@ def test_top_is_drawn_in_place_and_cut_at_the_width(hub: HubProcess, columns: in
     argv = [*ROLECALL, "top", "--interval", "0.3"]
     with Terminal(argv, env={"ROLECALL_HUB": hub.url}, columns=columns) as terminal:
         wait_for(lambda: terminal.output.count("\x1b[H") > 2, 20)
-        assert ("EVENTS/S" in terminal.text) == shown
+        assert ("EVENTS/S" in terminal.text, "FAILED" in terminal.text) == (shown, True)
         assert re.search(r"^booking +1 +1 +0 +0 +1", terminal.text, re.MULTILINE)
         table = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", terminal.output.split("\x1b[H")[2])
         assert max(len(line) for line in table.splitlines()) <= columns

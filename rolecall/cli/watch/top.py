@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rolecall.cli.connect import reaches_hub
-from rolecall.cli.output import is_terminal, strip_control
+from rolecall.cli.output import is_terminal, print_notice, shows_in_place, strip_control
 from rolecall.cli.tasks.lists import tasks
 from rolecall.model.a2a import PAUSED, TERMINAL, JsonObject
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _OPEN = "submitted,working,input-required,auth-required"
 _WINDOW = 10.0
 """Seconds that the rates are taken over."""
-_COLUMNS = ("ROLE", "READY", "WORKERS", "LOAD", "RUNNING", "WAITING", "CALLS/S", "EVENTS/S", "FAILED")
+_COLUMNS = ("ROLE", "READY", "WORKERS", "LOAD", "RUNNING", "WAITING", "FAILED", "CALLS/S", "EVENTS/S")
 
 
 class TaskCounts:
@@ -74,22 +74,37 @@ class TaskCounts:
 @click.option("--once", is_flag=True, help="Print the table once and end.")
 @reaches_hub
 async def top(hub: HubClient, interval: float, once: bool) -> None:
-    """Roles with their workers, load, tasks, calls and events a second, in place, until Ctrl-C. Tasks are the token's own."""
-    counts, in_place = TaskCounts(), is_terminal(sys.stdout) and not once
-    feed = hub.task_changes()
-    watch = asyncio.create_task(_count(feed, counts), name="changes of tasks")
+    """Roles with their workers, load, tasks, calls and events a second, in place, until Ctrl-C. Tasks are the token's own.
+
+    Waits for a hub that restarts. On a narrow terminal the last columns are left out.
+    """
+    from worker_sdk.errors import HubBusy, HubUnreachable, RolecallError
+
+    counts, in_place, answers = TaskCounts(), shows_in_place(sys.stdout) and not once, True
+    watch = asyncio.create_task(_count(hub.task_changes(), counts), name="changes of tasks")
     try:
         async for task in tasks(hub, state=_OPEN):
             counts.begin_with(task)
+        agents = await hub.discover_agents()
         while True:
-            agents = await hub.discover_agents()
-            rows = table_of(agents, counts, time.monotonic())
-            _print_table(rows, f"{len(agents)} workers · hub {hub.url}", in_place=in_place)
+            last = f"{len(agents)} workers · hub {hub.url}" if answers else f"waiting for the hub at {hub.url}"
+            if answers or in_place:
+                _print_table(table_of(agents, counts, time.monotonic()), last, in_place=in_place)
             if once:
                 return
             done, _ = await asyncio.wait([watch], timeout=interval)
             for ended in done:
                 ended.result()
+            try:
+                agents, answers = await hub.discover_agents(), True
+            except (HubBusy, HubUnreachable):
+                if answers and not in_place:
+                    print_notice(f"waiting for the hub at {hub.url}", "dim")
+                answers = False
+    except RolecallError:
+        if in_place:
+            click.echo()  # it is told below the table
+        raise
     finally:
         watch.cancel()
         if in_place:
@@ -110,18 +125,19 @@ def table_of(agents: Sequence[AgentInfo], counts: TaskCounts, now: float) -> lis
         load = f"{sum(agent.in_flight for agent in mine)}" + (f"/{room}" if room else "")
         calls, events = counts.rates(role, now)
         running, waiting = counts.count(role, paused=False), counts.count(role, paused=True)
-        figures = (ready, len(mine), load, running, waiting, f"{calls:.1f}", f"{events:.1f}", counts.failed[role])
+        figures = (ready, len(mine), load, running, waiting, counts.failed[role], f"{calls:.1f}", f"{events:.1f}")
         rows.append((role, *(str(figure) for figure in figures)))
     return rows
 
 
 def _print_table(rows: Sequence[tuple[str, ...]], last: str, *, in_place: bool) -> None:
-    """Lines are cut at the terminal's width, and the table at its height."""
+    """A terminal gets the columns that it has room for. In place the table is cut at its height."""
     size = shutil.get_terminal_size()
     widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS))]
-    lines = [
-        "  ".join(strip_control(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    while is_terminal(sys.stdout) and len(widths) > 1 and sum(widths) + 2 * (len(widths) - 1) > size.columns:
+        widths.pop()
+    cells = [[strip_control(cell).ljust(width) for cell, width in zip(row, widths, strict=False)] for row in rows]
+    lines = ["  ".join(row).rstrip() for row in cells]
     if in_place:
         room = max(1, size.lines - 2)
         lines = lines[:room] + ([f"… and {len(lines) - room} more roles"] if len(lines) > room else [])

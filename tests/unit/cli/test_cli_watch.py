@@ -8,6 +8,9 @@ import pytest
 
 from rolecall.cli.watch.changes import of_task, of_worker
 from rolecall.cli.watch.top import TaskCounts, table_of
+from tests.helpers.processes import ROLECALL
+from tests.helpers.terminal import Terminal
+from tests.unit.cli.scripted_hub import Response, ScriptedHub
 from worker_sdk import AgentInfo
 
 TASK = "01a1f72c-7c8e-738c-94c5-d138cf90f0d7"
@@ -61,6 +64,23 @@ def test_a_change_of_a_worker_is_one_line(event: str, line: str, colour: str | N
     assert (text.partition("  ")[2], shown) == (line, colour)
 
 
+def test_top_waits_for_a_hub_that_goes_and_ends_with_an_error_that_lasts(hub: ScriptedHub) -> None:
+    agent = {"name": "echo:a", "role": "echo", "instance_id": "a", "state": "ready", "load": {"in_flight": 0, "capacity": 4}}
+    live = Response({"agents": [agent], "next_cursor": None})
+    refused = Response({"title": "no", "reason": "UNAUTHENTICATED", "detail": "No."}, 401)
+    away = Response({"title": "draining", "reason": "HUB_DRAINING", "detail": "The hub stops."}, 503)
+    hub.on("GET /registry/tasks", Response({"tasks": [], "total": 0, "next_cursor": None}))
+    hub.on("GET /registry/tasks/events", Response(frames=[], hold=True))
+    hub.on("GET /registry/agents", live, away, away, live, live, refused)
+    with Terminal([*ROLECALL, "top", "--interval", "0.2"], env={"ROLECALL_HUB": hub.url}, columns=80) as terminal:
+        assert terminal.wait() == 4
+    *tables, end = terminal.output.split("\x1b[H")
+    shown = [table.split("\r\n")[2].partition("\x1b")[0] for table in [*tables[1:], end]]
+    live_line, away_line = f"1 workers · hub {hub.url}", f"waiting for the hub at {hub.url}"
+    assert shown == [live_line, away_line, away_line, live_line, live_line]
+    assert f"{live_line}\x1b[K\x1b[J\r\n\x1b[?25h\x1b[31merror:\x1b[0m No. [UNAUTHENTICATED]\r\n" in end
+
+
 def test_top_counts_what_runs_waits_and_fails_and_the_rates_of_ten_seconds() -> None:
     counts = TaskCounts()
     counts.begin_with(change("admitted", "working", task="old", events=4)["task"])
@@ -80,6 +100,6 @@ def test_top_counts_what_runs_waits_and_fails_and_the_rates_of_ten_seconds() -> 
     agents = [AgentInfo("echo:a", "echo", "a", state="ready", in_flight=1, capacity=4), AgentInfo("idle:a", "idle", "a")]
     header, echo, idle = table_of(agents, counts, now=108.0)
     assert header[0] == "ROLE"
-    assert echo == ("echo", "1", "1", "1/4", "0", "1", "0.3", "2.0", "1")
-    assert idle == ("idle", "0", "1", "0", "0", "0", "0.0", "0.0", "0")
-    assert table_of(agents, counts, now=120.0)[1][6:8] == ("0.0", "0.0")
+    assert echo == ("echo", "1", "1", "1/4", "0", "1", "1", "0.3", "2.0")
+    assert idle == ("idle", "0", "1", "0", "0", "0", "0", "0.0", "0.0")
+    assert table_of(agents, counts, now=120.0)[1][7:] == ("0.0", "0.0")
