@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -75,6 +75,14 @@ class _Commands(click.Group):
         command: click.Command = getattr(import_module(f"rolecall.cli.{entry.module}"), name)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Nobody reads any more, which is no failure as it is for click. Python must not report it when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.about) for name, entry in _COMMANDS.items()])
@@ -123,10 +131,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 2
     except (KeyboardInterrupt, click.Abort):
         return 130
-    except BrokenPipeError:
-        # The reader of stdout has closed it; Python must not report that when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except SystemExit as error:
         return _exit_code(error)
     except Exception as error:  # noqa: BLE001  the outermost frame: people get one line, no traceback

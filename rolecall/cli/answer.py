@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 _STATUSES_KEPT = 1_000
 PATIENCE = 30.0
 """How many seconds to try to reconnect to a lost hub."""
+_CANCEL_PATIENCE = 3.0
+_POLL = 0.2
 
 
 class AnswerPrinter:
@@ -179,6 +184,38 @@ async def follow(
         after = f" --after {stream.cursor}" if stream.cursor else ""
         hint = f"continue: rolecall tasks follow {stream.task_id}{after}"
         raise problem(f"lost the hub at {hub.url}", "STREAM_LOST", hint) from error
+
+
+@asynccontextmanager
+async def cancel_on_interrupt(hub: HubClient, answer: AnswerPrinter, stream: HubStream) -> AsyncIterator[None]:
+    """After Ctrl-C nobody needs the answer: the task is cancelled too."""
+    from worker_sdk import RolecallError
+
+    try:
+        yield
+    except asyncio.CancelledError:
+        if stream.task_id is not None and not answer.over:
+            try:
+                async with asyncio.timeout(_CANCEL_PATIENCE):
+                    await _cancel(hub, stream.task_id)
+            except (RolecallError, TimeoutError):
+                print_notice(f"\nthe task may go on: rolecall tasks cancel {stream.task_id}")
+            else:
+                print_notice(f"\ncanceled {stream.task_id}", "yellow")
+        raise
+
+
+async def _cancel(hub: HubClient, task_id: str) -> None:
+    """It waits for a hub that restarts."""
+    from worker_sdk import HubBusy, HubUnreachable
+
+    while True:
+        try:
+            await hub.cancel_task(task_id)
+        except (HubBusy, HubUnreachable):
+            await asyncio.sleep(_POLL)
+        else:
+            return
 
 
 def _rests(task: dict[str, Any]) -> bool:

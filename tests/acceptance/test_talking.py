@@ -82,7 +82,7 @@ def test_a_question_in_a_chat_is_answered_with_the_next_line_and_taken_up_later(
     with chat(hub, "booking", "--context-id", context, columns=columns, term=term) as second:
         second.expect("answer> ")
         assert re.findall("^you> (.*)$", second.text, re.MULTILINE) == ["a table", "yes", "a room"]
-        second.enter("yes", "Booked: a room.")
+        second.enter("yes", "Booked: a room.\nyou> ")
         second.enter("/tasks", "you> ")
         assert second.text.count("completed") == 2
         second.enter("/quit", "take it up again")

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow, text_of
+from rolecall.cli.answer import PATIENCE, AnswerPrinter, cancel_on_interrupt, follow, text_of
 from rolecall.cli.completion import complete_role
 from rolecall.cli.connect import chosen_address, hub_options, with_hub
-from rolecall.cli.output import CommandError, checked_role, paint, print_error, print_notice, print_table, strip_control
+from rolecall.cli.output import CommandError, checked_role, paint, print_error, print_notice, strip_control
 from rolecall.cli.talk.files import file_at
 from rolecall.cli.talk.lines import Lines
+from rolecall.cli.tasks.table import print_tasks
 from rolecall.model.a2a import PAUSED, JsonObject, TaskState
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ class Conversation:
             return self._runner.run(work)
         except KeyboardInterrupt:
             click.echo(err=True)
+        except BrokenPipeError:
+            raise  # nobody reads any more
         except Exception as error:  # noqa: BLE001  the edge of one line: people get it in words and go on
             self._failed = True
             print_error(explained(error))
@@ -131,31 +134,16 @@ class Conversation:
         )
         answer = AnswerPrinter(self._role, task_id=task_id)
         try:
-            await follow(self._hub, answer, stream)
-        except asyncio.CancelledError:
-            await self._cancel_answer(answer)
-            raise
+            async with cancel_on_interrupt(self._hub, answer, stream):
+                await follow(self._hub, answer, stream)
+        finally:
+            self._context_id = answer.context_id or self._context_id
         answer.start_line()
-        self._context_id = answer.context_id or self._context_id
         self._failed = answer.state not in ("", TaskState.COMPLETED, *PAUSED)
         if answer.state in PAUSED:
             self._asked = answer.task_id
         elif self._failed:
             print_notice(f"✗ {answer.state}" + (f": {answer.failure}" if answer.failure else ""), "red")
-
-    async def _cancel_answer(self, answer: AnswerPrinter) -> None:
-        from worker_sdk import RolecallError
-
-        self._context_id = answer.context_id or self._context_id
-        if answer.task_id is None or answer.over:
-            return
-        try:
-            async with asyncio.timeout(3):
-                await self._hub.cancel_task(answer.task_id)
-        except (RolecallError, TimeoutError):
-            print_notice(f"\nit may go on: rolecall tasks cancel {answer.task_id}")
-        else:
-            print_notice("\ncanceled", "yellow")
 
     async def _cancel(self) -> None:
         task_id, self._asked = self._asked, None
@@ -170,8 +158,7 @@ class Conversation:
             print_notice("There are none yet.")
             return
         found = (await self._hub.tasks(context_id=self._context_id, limit=100))["tasks"]
-        rows = [(task["id"], task.get("worker") or "—", task["state"], task["updated"]) for task in found]
-        print_table(("TASK", "WORKER", "STATE", "UPDATED"), rows)
+        print_tasks(found)
 
     async def _take_up(self) -> None:
         """Show the end of an earlier conversation; what it asked last can be answered."""

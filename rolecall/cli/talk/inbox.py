@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,9 @@ def lines_of(task: JsonObject, now: float) -> list[str]:
 @click.argument("text")
 @reaches_hub
 async def answer(hub: HubClient, task_id: str, text: str) -> int:
-    """Answer a task that waits, and print what comes of it. TASK_ID may be the beginning or the end of the id."""
+    """Answer a task that waits, and print what comes of it. TASK_ID may be the beginning or the end of the id. Ctrl-C leaves;
+    the task goes on.
+    """
     task_id = await whole_id(hub, task_id, state=_WAITING)
     async for waiting in tasks(hub, state=_WAITING):
         if waiting["id"] == task_id:
@@ -73,5 +76,9 @@ async def answer(hub: HubClient, task_id: str, text: str) -> int:
     else:
         raise problem(f"the task {task_id} does not wait for an answer", "NOT_WAITING", "see rolecall inbox")
     printer = AnswerPrinter(waiting["role"], task_id=task_id)
-    await follow(hub, printer, hub.stream(waiting["role"], text, task_id=task_id, give_up_after=PATIENCE))
+    try:
+        await follow(hub, printer, hub.stream(waiting["role"], text, task_id=task_id, give_up_after=PATIENCE))
+    except asyncio.CancelledError:
+        print_notice(f"\nthe task goes on: rolecall tasks follow {task_id}")
+        raise
     return await printer.close(hub)

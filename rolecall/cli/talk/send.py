@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow
+from rolecall.cli.answer import PATIENCE, AnswerPrinter, cancel_on_interrupt, follow
 from rolecall.cli.completion import complete_role
 from rolecall.cli.connect import chosen_address, hub_options, problem, with_hub
 from rolecall.cli.output import checked_role, print_json, print_notice
@@ -52,9 +52,16 @@ _COST = re.compile(r"([0-9.]{1,20}) ?([A-Za-z]{3})?")
 @click.command()
 @click.argument("role", shell_complete=complete_role)
 @click.argument("text", required=False)
-@click.option("--file", "paths", type=Path, multiple=True, metavar="PATH", help="Send this file too. Can be repeated.")
+@click.option(
+    "--file",
+    "paths",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="PATH",
+    help="Send this file too. Can be repeated.",
+)
 @click.option("--data", type=_Json(), metavar="JSON", help="Send this as a data part.")
-@click.option("--output", type=Path, metavar="DIR", help="Save the files of the answer there.")
+@click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Save the files of the answer there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the finished task (or message) as JSON instead of its text.")
 @click.option("--instance", metavar="NAME", help="Only this instance of the role; role:instance means the same.")
 @click.option("--context-id", metavar="ID", help="Continue a conversation.")
@@ -156,15 +163,11 @@ async def _send(
         give_up_after=PATIENCE,
     )
     try:
-        async with asyncio.timeout(timeout):
+        async with cancel_on_interrupt(hub, answer, stream), asyncio.timeout(timeout):
             await follow(hub, answer, stream, known=known, whole=no_stream)
     except TimeoutError:
         hint = f"the task continues: rolecall tasks follow {stream.task_id}" if stream.task_id else ""
         raise problem(f"the task did not end within {timeout:g} s", "TIMED_OUT", hint) from None
-    except asyncio.CancelledError:
-        if stream.task_id is not None and not answer.over:
-            await _cancel(hub, stream.task_id)
-        raise
     if as_json:
         print_json(answer.message or (await hub.get_task(answer.task_id or "")).raw)
     code = await answer.close(hub)
@@ -172,16 +175,3 @@ async def _send(
         for path in await (await hub.get_task(answer.task_id)).save(output):
             print_notice(f"saved {path}")
     return code, answer
-
-
-async def _cancel(hub: HubClient, task_id: str) -> None:
-    """After Ctrl-C nobody needs the answer."""
-    from worker_sdk import RolecallError
-
-    try:
-        async with asyncio.timeout(3):
-            await hub.cancel_task(task_id)
-    except (RolecallError, TimeoutError):
-        print_notice(f"\nthe task may continue: rolecall tasks cancel {task_id}")
-    else:
-        print_notice(f"\ncanceled {task_id}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import signal
@@ -13,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from rolecall.cli import run
+from rolecall.cli.answer import AnswerPrinter, cancel_on_interrupt, follow
 from rolecall.model.card import USAGE_EXTENSION
 from tests.unit.cli.scripted_hub import Response, ScriptedHub, chunk, status, task
+from worker_sdk import HubClient
 
 
 def _streams(hub: ScriptedHub, *documents: dict[str, object], key: str = "message/stream") -> None:
@@ -255,10 +258,45 @@ def accept_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_ctrl_c_cancels_the_task_and_exits_with_130(hub: ScriptedHub) -> None:
+async def test_ctrl_c_cancels_a_task_of_which_nothing_has_come_yet_at_a_hub_that_restarts(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.on("message/stream", Response(frames=[], hold=True, task="t1"))
+    canceled = Response({"jsonrpc": "2.0", "id": "1", "result": task("canceled")})
+    hub.on("tasks/cancel", Response({"reason": "HUB_DRAINING", "detail": "The hub stops."}, 503), canceled)
+    async with HubClient(hub.url) as client:
+        stream, answer = client.stream("echo", "hi"), AnswerPrinter("echo")
+
+        async def send() -> None:
+            async with cancel_on_interrupt(client, answer, stream):
+                await follow(client, answer, stream)
+
+        sending = asyncio.create_task(send())
+        async with asyncio.timeout(10):
+            while stream.task_id is None:  # noqa: ASYNC110 - the hub is a thread
+                await asyncio.sleep(0.01)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+    assert hub.calls()[-1] == "tasks/cancel"
+    assert "canceled t1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "canceled", "shown"),
+    [
+        (["send", "echo", "hi"], True, "canceled t1"),
+        (["inbox", "answer", "t1", "hi"], False, "the task goes on: rolecall tasks follow t1"),
+    ],
+)
+def test_ctrl_c_cancels_what_was_sent_and_leaves_what_was_answered(
+    hub: ScriptedHub, words: list[str], canceled: bool, shown: str
+) -> None:
+    waits = {"id": "t1", "role": "echo", "worker": "echo:a", "state": "input-required"}
+    hub.on("GET /registry/tasks", Response({"tasks": [waits], "total": 1, "next_cursor": None}))
     hub.on("message/stream", Response(frames=[(1, task()), (2, chunk("one"))], hold=True))
     hub.result("tasks/cancel", task("canceled"))
-    command = [sys.executable, "-m", "rolecall.cli", "send", "echo", "hi", "--hub", hub.url]
+    command = [sys.executable, "-m", "rolecall.cli", "--hub", hub.url, *words]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=accept_interrupt
     ) as sender:
@@ -267,17 +305,18 @@ def test_ctrl_c_cancels_the_task_and_exits_with_130(hub: ScriptedHub) -> None:
         sender.send_signal(signal.SIGINT)
         out, err = sender.communicate(timeout=15)
     assert sender.returncode == 130
-    assert "canceled t1" in err
+    assert shown in err
     assert "Traceback" not in out + err
-    assert hub.requests[-1].body["params"] == {"id": "t1"}
+    assert [request.body["params"] for request in hub.requests if request.key == "tasks/cancel"] == [{"id": "t1"}] * canceled
 
 
-def test_a_closed_stdout_is_not_an_error(hub: ScriptedHub) -> None:
+@pytest.mark.parametrize("words", ["send echo hi", "chat echo < <(yes)"])
+def test_a_closed_stdout_is_not_an_error(hub: ScriptedHub, words: str) -> None:
     _streams(hub, task(), *(chunk("x" * 1000 + "\n") for _ in range(500)), status("completed", final=True))
-    command = f"{sys.executable} -m rolecall.cli send echo hi --hub {hub.url} | head -n 1"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=20, check=False)
-    assert done.stdout == "x" * 1000 + "\n"
-    assert done.stderr == ""
+    command = f"{sys.executable} -m rolecall.cli --hub {hub.url} {words} | head -n 1"
+    argv = ["bash", "-o", "pipefail", "-c", command]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "x" * 1000 + "\n", "")
 
 
 OLD = [{"artifactId": "a", "parts": [{"kind": "text", "text": "old text"}]}]
