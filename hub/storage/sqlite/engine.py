@@ -51,7 +51,7 @@ class SqliteEngine:
         counts = TaskCounts()
         self._writer = Writer(self._connect, make_room=self._make_room, counts=counts)
         self._reader = SqliteReader(database)
-        self._list_readers = ListReaders(database)
+        self._list_readers = ListReaders(database, self._writer.settled)
         self._checkpoints = Checkpoints(database, lambda: self._writer.commits, self._restart_log, look=reserve.look)
         self.registry = SqliteRegistry(clock, self._writer, self._reader, reserve)
         notifier = Notifier()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,14 +18,14 @@ from hub.storage.sqlite.tasks import list_count, list_page
 from rolecall.errors import StoreUnavailable
 from rolecall.model.a2a import TaskState
 from rolecall.model.command import TaskQuery
-from tests.contract.words import ANNA
+from tests.contract.words import ANNA, DONE, admitted, append
 
 ENDLESS = "with recursive n (i) as (select 1 union all select i + 1 from n) select count(*) from n"
 
 
 @pytest.fixture
 async def readers(engine: SqliteEngine, database: Path) -> AsyncIterator[ListReaders]:
-    readers = ListReaders(database)
+    readers = ListReaders(database, engine.writer.settled)
     readers.start()
     yield readers
     await readers.close()
@@ -99,7 +100,7 @@ async def test_two_statements_run_beside_each_other(readers: ListReaders) -> Non
 
 
 async def test_closing_ends_what_still_runs(engine: SqliteEngine, database: Path) -> None:
-    readers = ListReaders(database)
+    readers = ListReaders(database, engine.writer.settled)
     readers.start()
     endless = asyncio.create_task(readers.rows(ENDLESS))
     await asyncio.sleep(0.02)
@@ -108,3 +109,26 @@ async def test_closing_ends_what_still_runs(engine: SqliteEngine, database: Path
         await endless
     with pytest.raises(StoreUnavailable):
         await readers.rows("select 1")
+
+
+async def test_a_list_tells_nothing_that_readers_of_the_task_have_not_been_told(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit is on disk, where lists read it, before the loop knows of it."""
+    loop = asyncio.get_running_loop()
+    soon = loop.call_soon_threadsafe
+
+    def late(callback: Callable[..., object], *args: Any) -> Any:
+        if callback.__name__ != "_settle":
+            return soon(callback, *args)
+        return threading.Timer(0.1, soon, (callback, *args)).start()
+
+    task = await admitted(engine)
+    monkeypatch.setattr(loop, "call_soon_threadsafe", late)
+    ending = asyncio.create_task(append(engine, task, DONE))
+    listed = False
+    while not listed:
+        (row,) = (await engine.tasks.page(ANNA, TaskQuery(limit=1))).rows
+        listed = row.ended
+        assert not listed or (await engine.tasks.get(ANNA, task)).ended
+    await ending

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,13 @@ class SqliteReader:
 
 
 class ListReaders:
-    """Each running statement has a connection of its own: there are as many as statements ran at once."""
+    """Each running statement has a connection of its own: there are as many as statements ran at once. What it reads is told
+    when `settled` returns: nobody gets what the writer has not told the readers of its task yet.
+    """
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, database: Path, settled: Callable[[], Awaitable[None]]) -> None:
         self._database = database
+        self._settled = settled
         self._open = False
         self._idle: list[aiosqlite.Connection] = []
         self._running: dict[asyncio.Task[_Rows], aiosqlite.Connection] = {}
@@ -74,12 +77,14 @@ class ListReaders:
             self._running[statement] = db
             statement.add_done_callback(self._take_back)
             try:
-                return [tuple(row) for row in await asyncio.shield(statement)]
+                rows = [tuple(row) for row in await asyncio.shield(statement)]
             except asyncio.CancelledError:
                 await _interrupt(db, statement)
                 raise
         except (sqlite3.Error, ValueError) as error:
             raise StoreUnavailable from error
+        await self._settled()
+        return rows
 
     async def _add_one(self) -> None:
         self._idle.append(await open_reader(self._database))

@@ -150,6 +150,7 @@ class Writer:
         """Workspaces whose large items were taken from a long queue, those of the last turns last."""
         self._open = False
         self._busy = False
+        self._until_settled: list[asyncio.Future[None]] = []
         self._db: sqlite3.Connection
         self.commits = 0
 
@@ -200,6 +201,13 @@ class Writer:
         if self._open and not self._busy:
             self._busy = True
             self._next()
+
+    async def settled(self) -> None:
+        """Return when what other connections may have read by now is settled: a commit is on disk a moment before."""
+        if self._batch:
+            settled: asyncio.Future[None] = self._loop.create_future()
+            self._until_settled.append(settled)
+            await settled
 
     async def close(self) -> None:
         """Writes everything submitted, then ends the thread."""
@@ -319,9 +327,17 @@ class Writer:
             finished = True
         finally:
             if finished:
+                self._batch = []
+                self._wake_settled()
                 self._gather(0)
             else:
                 self._loop.call_soon(self._settle, batch)
+
+    def _wake_settled(self) -> None:
+        waiting, self._until_settled = self._until_settled, []
+        for settled in waiting:
+            if not settled.done():
+                settled.set_result(None)
 
     def _settle_start(self, started: asyncio.Future[None], error: Exception | None) -> None:
         if started.done():
@@ -340,6 +356,7 @@ class Writer:
         for item in unfinished:
             item.error = StoreUnavailable()
             item.settle()
+        self._wake_settled()
         if not self._ended.done():
             self._ended.set_result(None)
 
