@@ -6,20 +6,21 @@ import asyncio
 import errno
 import logging
 import os
+import sys
 from typing import NamedTuple
 
 from hub.core.shares.descriptors import Descriptors
 
-try:
+if sys.platform != "win32":
     import resource
-except ImportError:  # the system has no such limit
-    resource = None  # type: ignore[assignment]
 
 log = logging.getLogger(__name__)
 
 _RESERVE = 512
 """For the store, its logs and token file, webhooks, and probes."""
 _LOOK_EVERY = 1.0
+_OPEN_MAX = 10_240
+"""Of macOS, which may refuse more, also where it says that there is no limit."""
 
 
 class Connections(NamedTuple):
@@ -39,17 +40,25 @@ def refused_at_once(limit: int) -> int:
 
 
 def raise_limit() -> int:
-    """Let the process have as many descriptors as the system allows it. Return how many; 0: any number."""
-    if resource is None:
-        return 0
-    current, highest = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if current != highest:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (highest, highest))
-            current = highest
-        except (OSError, ValueError):  # macOS refuses a limit above that of its kernel
-            log.info("the limit of open files stays", extra={"event": "descriptors_kept", "limit": current})
-    return 0 if current == resource.RLIM_INFINITY else current
+    """Let the process have as many descriptors as the system allows it. Return how many; 0: any number, as on Windows."""
+    if sys.platform != "win32":
+        current, highest = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if current != highest:
+            current = _raised(current, highest)
+        return 0 if current == resource.RLIM_INFINITY else current
+    return 0
+
+
+def _raised(current: int, highest: int) -> int:
+    if sys.platform != "win32":
+        for wanted in (highest, max(current, _OPEN_MAX)):
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, highest))
+            except (OSError, ValueError):
+                continue
+            return wanted
+        log.info("the limit of open files stays", extra={"event": "descriptors_kept", "limit": current})
+    return current
 
 
 def fit(wanted: Connections, limit: int) -> Connections:
@@ -88,5 +97,6 @@ async def watch(descriptors: Descriptors) -> None:
                 descriptors.none_left("anything")
         else:
             os.close(lowest)
-            descriptors.used = lowest
+            # On Windows sockets have numbers of their own, and nothing tells how many there are.
+            descriptors.used = lowest if sys.platform != "win32" else 0
         await asyncio.sleep(_LOOK_EVERY)

@@ -7,11 +7,10 @@ import ctypes
 import errno
 import gc
 import logging
-import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from math import inf
 from typing import Any, NamedTuple
@@ -32,6 +31,8 @@ from hub.settings.agents import AgentSetting
 from hub.settings.model import Settings
 from hub.storage.sqlite.connections.library import count_no_memory
 from rolecall.errors import ConfigError
+from rolecall.system.signals import END, on_each
+from rolecall.system.sockets import bound_socket
 
 log = logging.getLogger(__name__)
 
@@ -59,18 +60,16 @@ def run(
     ready: Callable[[str], None] | None = None,
     wrap: Wrap = unchanged,
 ) -> None:
-    """Serve in this process until SIGTERM or SIGINT. `read_agents`: reads those of the file again, at SIGHUP."""
+    """Serve in this process until a signal ends it. `read_agents`: reads those of the file again, at SIGHUP, which Windows does
+    not have.
+    """
 
     async def main() -> None:
         stop = asyncio.Event()
         reload = Reload(asyncio.Event(), read_agents) if read_agents is not None else None
-        loop = asyncio.get_running_loop()
-        for name in (signal.SIGTERM, signal.SIGINT):
-            with suppress(NotImplementedError):
-                loop.add_signal_handler(name, stop.set)
+        on_each(END, stop.set)
         if reload is not None:
-            with suppress(NotImplementedError, AttributeError):  # Windows has no SIGHUP
-                loop.add_signal_handler(signal.SIGHUP, reload.due.set)
+            on_each(("SIGHUP",), reload.due.set)
         await serve(settings, agents=agents, reload=reload, stop=stop, ready=ready, wrap=wrap)
 
     with asyncio.Runner(loop_factory=_loop_factory(settings.loop)) as runner:
@@ -203,7 +202,10 @@ def _on_loop_error(descriptors: Descriptors, loop: asyncio.AbstractEventLoop, co
     if out_of_descriptors(error):
         descriptors.none_left("a connection to the hub")
         return
-    if isinstance(error, OSError) and error.errno == errno.ETIMEDOUT:
+    if isinstance(error, ConnectionError) and "handle" in context:
+        # On Windows, asyncio ends a connection that its peer has reset with an error of its own.
+        log.debug("connection was reset", extra={"event": "line_reset"})
+    elif isinstance(error, OSError) and error.errno == errno.ETIMEDOUT:
         log.info("connection cut", extra={"event": "line_cut", "why": "its peer took no data for too long"})
     else:
         loop.default_exception_handler(context)
@@ -214,17 +216,9 @@ def open_listener(host: str, port: int, patience: float) -> socket.socket:
     takes no data for `patience` seconds: the server itself would wait until all is sent. By hand, because Hypercorn's sockets
     stay open when their port is in use.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends small writes at once only if the socket names its protocol; uvloop always does.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(patience * 1000))
-        listener.bind((host, port))
-    except OSError:
-        listener.close()
-        raise
+    listener = bound_socket(host, port)
+    if sys.platform == "linux":
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(patience * 1000))
     listener.setblocking(False)
     return listener
 
@@ -234,7 +228,9 @@ def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None
         return None
     try:
         import uvloop
-    except ImportError:
+    except ImportError as error:
+        if choice == "uvloop":
+            raise ConfigError(["loop: uvloop is not installed; there is none for Windows. Use auto or asyncio."]) from error
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory

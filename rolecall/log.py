@@ -19,6 +19,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
+from rolecall.system.files import private
+
 AUDIT = "rolecall.audit"
 """The logger of the audit trail."""
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "event", "color_message"}
@@ -47,7 +49,8 @@ def setup(level: str = "info", format: str = "auto", stream: IO[str] | None = No
     terminal = stream.isatty()
     console = format == "console" or (format == "auto" and terminal)
     handler = logging.StreamHandler(stream)
-    colour = terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    # An older console of Windows would print the codes.
+    colour = terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb" and sys.platform != "win32"
     handler.setFormatter(ConsoleFormatter(colour) if console else JsonFormatter())
     root = logging.getLogger()
     for old in tuple(root.handlers):
@@ -85,11 +88,7 @@ class PrivateFileHandler(logging.handlers.WatchedFileHandler):
     """Creates its file readable only by its owner. The permissions of a file that exists stay as they are."""
 
     def _open(self) -> TextIOWrapper:
-        return open(self.baseFilename, "a", encoding=self.encoding, errors=self.errors, opener=_open_private)
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+        return open(self.baseFilename, "a", encoding=self.encoding, errors=self.errors, opener=private)
 
 
 class JsonFormatter(logging.Formatter):

@@ -21,7 +21,7 @@ ROWS = (
     ("hub.server", "hub.inbound", "hub.outbound"),
     ("hub.telemetry", "hub.identity", "hub.storage"),
     ("hub.core", "hub.ports"),
-    ("rolecall.protocol", "rolecall.model"),
+    ("rolecall.protocol", "rolecall.model", "rolecall.system"),
 )
 """From top to bottom; an arrow that points up would be wrong in most places."""
 EVERYWHERE = ("rolecall.model",)

@@ -41,6 +41,7 @@ def configuration() -> str:
         "names the nearest one.",
         "`ROLECALL_X_FILE` reads the value of `ROLECALL_X` from a file. An empty variable counts as not set.",
         "Seconds can be written as `500ms`, `90s`, `5m`, `24h`, `7d`; bytes as `512KiB`, `4MiB`.",
+        "What Windows and macOS lack stands [on a page of its own](systems.md).",
         "",
     ]
     for key, spec in SPECS.items():
@@ -51,7 +52,7 @@ def configuration() -> str:
         "## `[[agents]]`",
         "Agents that do not enrol: the hub holds their leases while they answer ([how](../howto/agents-that-do-not-enrol.md)).",
         "They stand in the file alone, each under a line `[[agents]]`, and belong to the workspace `default`. SIGHUP has",
-        "`rolecall serve` read them again, and nothing else.",
+        "`rolecall serve` read them again, and nothing else; Windows has no SIGHUP.",
         "",
         "| key | what it is | its value |",
         "|---|---|---|",

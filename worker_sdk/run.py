@@ -12,10 +12,11 @@ from urllib.parse import urlsplit
 
 from rolecall.log import setup_unless_done
 from rolecall.model.ids import is_loopback
+from rolecall.system.signals import on_signals
+from rolecall.system.sockets import bound_socket
 from worker_sdk.config import Token, hub_url, read_settings
 from worker_sdk.errors import AuthError, Forbidden
 from worker_sdk.lease import url_towards
-from worker_sdk.signals import on_signals
 from worker_sdk.watchdog import LoopWatchdog
 
 if TYPE_CHECKING:
@@ -132,16 +133,12 @@ async def _drain(worker: Worker, lease: Lease) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(1024)
-        listener.setblocking(False)
+        listener = bound_socket(host, port)
     except OSError as error:
-        listener.close()
         raise SystemExit(f"Cannot listen on {host}:{port}: {error.strerror}.") from error
+    listener.listen(1024)
+    listener.setblocking(False)
     return listener
 
 

@@ -10,7 +10,6 @@ so.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import hmac
 import json
@@ -28,6 +27,8 @@ from typing import Any
 from rolecall.errors import StoreError
 from rolecall.model.ids import Caller
 from rolecall.model.principal import Kind, Principal, Right
+from rolecall.system.files import delete, private, replace, sync
+from rolecall.system.locks import lock_file, unlock
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ FILE_NAME = "tokens.json"
 MARK_NAME = "tokens.required"
 _MARK = "This hub has had tokens, so every caller needs one. Make one: rolecall tokens new --kind admin --name me\n"
 _RELOAD_SECONDS = 0.5
+_LOCK_PATIENCE = 10.0
 _UNREAD = (0, 0, 0)
 
 
@@ -169,7 +171,7 @@ class _Mark:
             self._written = self._exists()
             if required and not self._written:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w") as file:
+                with open(self._path, "w", encoding="utf-8", opener=private) as file:
                     file.write(_MARK)
                 self._written = True
         except OSError as error:
@@ -223,26 +225,28 @@ def revoke(path: Path, name: str) -> Sequence[TokenEntry]:
 def _changing(path: Path) -> Iterator[list[TokenEntry]]:
     """Change the entries under a lock. The new file replaces the old one atomically, or is written over it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock = lock_file(path.with_name(path.name + ".lock"), within=_LOCK_PATIENCE)
+    except BlockingIOError as error:
+        raise StoreError(f"{path} is being changed by another process. Try again.") from error
+    try:
         entries = list(read(path))
         yield entries
         _replace(path, json.dumps({"tokens": [_document(entry) for entry in entries]}, indent=1).encode())
     finally:
-        os.close(lock)
+        unlock(lock)
 
 
 def _replace(path: Path, text: bytes) -> None:
     temporary = path.with_name(path.name + ".new")
     try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with open(temporary, "wb", opener=private) as file:
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+            sync(file.fileno())
+        replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        delete(temporary)
         if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not _overwrite(path, text):
             raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
 
@@ -258,7 +262,7 @@ def _overwrite(path: Path, text: bytes) -> bool:
                 return False
             file.write(text.ljust(size))
             file.flush()
-            os.fsync(file.fileno())
+            sync(file.fileno())
     except FileNotFoundError:
         return False
     return True

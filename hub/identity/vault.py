@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from rolecall.errors import SecretUnreadable, StoreError
+from rolecall.system.files import delete, private, replace, sync, sync_folder
 
 KEY_FILE = "secret.key"
 _KEY_SIZE = 32
@@ -78,19 +79,12 @@ def kept_key(folder: Path) -> bytes:
 def _make(path: Path) -> None:
     """Written atomically, and synced to disk before anything is sealed with it."""
     temporary = path.with_name(path.name + ".new")
-    temporary.unlink(missing_ok=True)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(handle, base64.b64encode(random_key()) + b"\n")
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    os.rename(temporary, path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    delete(temporary)
+    with open(temporary, "xb", buffering=0, opener=private) as file:
+        file.write(base64.b64encode(random_key()) + b"\n")
+        sync(file.fileno())
+    replace(temporary, path)
+    sync_folder(path.parent)
 
 
 def _why(error: Exception) -> str:

@@ -383,10 +383,11 @@ class ServerConnection(asyncio.Protocol):
 
 
 def _unsent_in_kernel(transport: asyncio.Transport) -> int:
-    if sys.platform == "win32":
-        return 0
-    try:
-        size = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
-    except OSError:
-        return 0
-    return int.from_bytes(size, sys.byteorder)
+    """0 where the system does not say."""
+    if sys.platform != "win32":
+        try:
+            size = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+        except OSError:
+            return 0
+        return int.from_bytes(size, sys.byteorder)
+    return 0

@@ -407,7 +407,7 @@ class Settings(BaseSettings):
 
     loop: Choice[Literal["auto", "uvloop", "asyncio"]] = "auto"
     """The event loop.
-    auto uses uvloop where it is installed; asyncio is slower and easier to debug."""
+    auto uses uvloop where it is installed, which is never on Windows; asyncio is slower and easier to debug."""
 
     @classmethod
     def of(cls, **values: object) -> Settings:

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 from rolecall.cli.connect import problem
 from rolecall.cli.output import print_notice
 from rolecall.protocol.cards import CARD_PATHS, card_urls
+from rolecall.system.signals import on_signals
 from worker_sdk import Lease
 from worker_sdk.calling.tls_errors import tls_failure
 from worker_sdk.calling.trust import tls_towards
 from worker_sdk.run import exit_code
-from worker_sdk.signals import on_signals
 
 if TYPE_CHECKING:
     import httpx

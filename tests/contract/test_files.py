@@ -403,7 +403,7 @@ async def test_a_disk_without_room_takes_no_bytes(store: Store, engine: Engine, 
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("os.pwrite", full)
+        patch.setattr("os.write", full)
         with pytest.raises(NoRoomForFile):
             await upload.write(b"yyy")
     await upload.write(b"z")

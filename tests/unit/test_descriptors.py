@@ -63,6 +63,17 @@ def test_a_limit_that_cannot_be_raised_stays(monkeypatch: pytest.MonkeyPatch) ->
     assert raise_limit() == 1_024
 
 
+@pytest.mark.parametrize(("current", "raised"), [(256, 10_240), (20_000, 20_000)])
+def test_where_the_highest_is_refused_it_is_that_of_macos(current: int, raised: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse_much(kind: int, limits: tuple[int, int]) -> None:
+        if not 0 <= limits[0] <= 24_576:
+            raise ValueError("invalid argument")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (current, resource.RLIM_INFINITY))
+    monkeypatch.setattr(resource, "setrlimit", refuse_much)
+    assert raise_limit() == raised
+
+
 def test_no_limit_is_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY,) * 2)
     assert raise_limit() == 0

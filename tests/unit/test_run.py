@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
 import socket
+import sys
+from typing import Any
 
 import pytest
 import uvloop
 
-from hub.run import open_listener
+from hub.core.shares.descriptors import Descriptors
+from hub.run import _loop_factory, _on_loop_error, open_listener
+from rolecall.errors import ConfigError
 
 
 @pytest.mark.parametrize("loop_factory", [asyncio.SelectorEventLoop, uvloop.new_event_loop])
@@ -41,3 +47,31 @@ def test_a_port_in_use_is_reported_and_leaves_no_socket() -> None:
     with open_listener("127.0.0.1", 0, 5.0) as listener, pytest.raises(OSError, match="in use"):
         listener.listen()
         open_listener("127.0.0.1", listener.getsockname()[1], 5.0)
+
+
+def test_a_loop_that_is_not_installed_is_not_replaced_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (_loop_factory("uvloop"), _loop_factory("auto")) == (uvloop.new_event_loop, uvloop.new_event_loop)
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert (_loop_factory("auto"), _loop_factory("asyncio")) == (None, None)
+    with pytest.raises(ConfigError, match="loop: uvloop is not installed"):
+        _loop_factory("uvloop")
+
+
+@pytest.mark.parametrize(
+    ("context", "level"),
+    [
+        ({"handle": None, "exception": ConnectionResetError(errno.ECONNRESET, "reset")}, logging.DEBUG),
+        ({"transport": None, "exception": OSError(errno.ETIMEDOUT, "timed out")}, logging.INFO),
+        ({"task": None, "exception": ConnectionResetError(errno.ECONNRESET, "reset")}, logging.ERROR),
+        ({"handle": None, "exception": KeyError("x")}, logging.ERROR),
+    ],
+)
+def test_the_end_of_a_connection_is_no_error_of_the_hub(
+    context: dict[str, Any], level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    loop = asyncio.new_event_loop()
+    caplog.clear()
+    _on_loop_error(Descriptors(), loop, {"message": "x", **context})
+    loop.close()
+    assert [record.levelno for record in caplog.records] == [level]

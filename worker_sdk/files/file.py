@@ -12,6 +12,7 @@ from mimetypes import guess_type
 from pathlib import Path
 from typing import BinaryIO
 
+from rolecall.system.files import possible_name, replace
 from worker_sdk.files.content import AtHub, Content, InMemory, OnDisk
 
 
@@ -87,7 +88,7 @@ class File:
             with await asyncio.to_thread(part.open, "wb") as out:
                 async for piece in self.chunks():
                     await asyncio.to_thread(out.write, piece)
-            await asyncio.to_thread(part.replace, target)
+            await asyncio.to_thread(replace, part, target)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
@@ -115,4 +116,4 @@ class File:
 
 def _own_name(name: str) -> str:
     last = re.split(r"[/\\]", name)[-1]
-    return "".join(character for character in last if character.isprintable()).strip(" .")
+    return possible_name("".join(character for character in last if character.isprintable()).strip(" ."))

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import hashlib
 import os
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rolecall.errors import FileLost, FileNotFound, NoRoomForFile, StoreUnavailable
 from rolecall.model.ids import FileId, is_file_id
+from rolecall.system.files import delete, opened, sync, sync_folder
+from rolecall.system.locks import lock_file, unlock
 
 T = TypeVar("T")
 
@@ -26,6 +27,7 @@ THREADS = 4
 """Their own, so that a slow disk holds up nothing else."""
 _PIECE = 1024 * 1024
 _PREFIX = "rolecall-files-"
+_LOCK = "lock"
 _NEW_FOR = 60.0
 """Seconds: a folder that is so new may not be held yet."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -109,33 +111,33 @@ class FileBytes:
 
     def _write(self, file: FileId, offset: int, data: bytes, digest: Any) -> None:
         self._check_room(len(data))
-        path, flags = self._path(file), os.O_WRONLY | os.O_CLOEXEC
+        path, flags = self._path(file), os.O_WRONLY
         if not offset:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags |= os.O_CREAT | os.O_TRUNC
-        with _opened(path, flags) as number:
+        with opened(path, flags) as number:
             if os.fstat(number).st_size != offset:
                 os.ftruncate(number, offset)
-            view, at = memoryview(data), offset
+            os.lseek(number, offset, os.SEEK_SET)
+            view = memoryview(data)
             while view:
-                written = os.pwrite(number, view, at)
-                view, at = view[written:], at + written
+                view = view[os.write(number, view) :]
         if digest is not None:
             digest.update(data)
 
     def _sync(self, file: FileId, first: bool) -> None:
         path = self._path(file)
-        with _opened(path, os.O_RDONLY | os.O_CLOEXEC) as number:
-            os.fsync(number)
+        with opened(path, os.O_WRONLY) as number:
+            sync(number)
         for folder in (path.parent, path.parent.parent, path.parent.parent.parent) if first else ():
-            with _opened(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY) as number:
-                os.fsync(number)
+            sync_folder(folder)
 
     def _read(self, file: FileId, offset: int, size: int) -> bytes:
         try:
-            with _opened(self._path(file), os.O_RDONLY | os.O_CLOEXEC) as number:
+            with opened(self._path(file), os.O_RDONLY) as number:
+                os.lseek(number, offset, os.SEEK_SET)
                 pieces, at = [], offset
-                while at < offset + size and (piece := os.pread(number, offset + size - at, at)):
+                while at < offset + size and (piece := os.read(number, offset + size - at)):
                     pieces.append(piece)
                     at += len(piece)
         except FileNotFoundError:
@@ -153,7 +155,7 @@ class FileBytes:
     def _delete(self, files: Collection[FileId]) -> None:
         for file in files:
             with suppress(OSError):
-                self._path(file).unlink()
+                delete(self._path(file))
 
     def _shards(self) -> Collection[str]:
         if self.path is None:
@@ -171,7 +173,7 @@ class FileBytes:
                 if entry.name in known:
                     found.add(FileId(entry.name))
                 elif is_file_id(entry.name):
-                    os.unlink(entry.path)
+                    delete(Path(entry.path))
         return found
 
     # --- on the loop
@@ -199,8 +201,8 @@ class FileBytes:
 
 
 class TemporaryFolder:
-    """It is made when it is first needed. The kernel tells whether its process is there: one of a process that was killed goes
-    when the next is made.
+    """It is made when it is first needed. A lock tells whether its process is there: one of a process that was killed goes when
+    the next is made.
     """
 
     def __init__(self) -> None:
@@ -215,44 +217,25 @@ class TemporaryFolder:
                     with suppress(OSError):
                         _delete_if_left(old)
                 self._path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-                self._held = _hold(self._path)
+                self._held = lock_file(self._path / _LOCK)
             return self._path
 
     def close(self) -> None:
         if self._path is not None and self._held is not None:
-            shutil.rmtree(self._path, ignore_errors=True)
-            os.close(self._held)
+            _delete_folder(self._path, self._held)
         self._path = self._held = None
 
 
 def _delete_if_left(folder: Path) -> None:
     """OSError: somebody has it, or it is another user's."""
     if time.time() - folder.stat().st_mtime > _NEW_FOR:
-        held = _hold(folder)
-        try:
-            shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(held)
+        _delete_folder(folder, lock_file(folder / _LOCK))
 
 
-def _hold(folder: Path) -> int:
-    """OSError."""
-    number = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(number)
-        raise
-    return number
-
-
-@contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
-    number = os.open(path, flags, 0o600)
-    try:
-        yield number
-    finally:
-        os.close(number)
+def _delete_folder(folder: Path, lock: int) -> None:
+    """The lock is given up first: Windows deletes no open file. Nobody wants it any more."""
+    unlock(lock)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _ended(running: asyncio.Future[Any]) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rolecall.errors import DiskLow
 from rolecall.model.a2a import Event
+from rolecall.system.files import allocate, delete, opened
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +41,12 @@ class Reserve:
     def open(self) -> None:
         if self._size:
             with self._lock:
-                self._path.unlink(missing_ok=True)  # of a hub that was killed
+                delete(self._path)  # of a hub that was killed
             self.look()
 
     def close(self) -> None:
         if self._size:
-            self._path.unlink(missing_ok=True)
+            delete(self._path)
 
     def check(self) -> None:
         """DiskLow."""
@@ -90,18 +92,14 @@ class Reserve:
 
     def _allocate(self, size: int) -> None:
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                os.posix_fallocate(file, 0, size)
-                self._held = size
-            finally:
-                os.close(file)
+            with opened(self._path, os.O_RDWR | os.O_CREAT) as number:
+                allocate(number, size)
+            self._held = size
         except OSError as error:
             log.warning("room cannot be reserved", extra={"event": "reserve_failed", "why": error.strerror})
-            self._path.unlink(missing_ok=True)
+            delete(self._path)
 
 
 def free_bytes(folder: Path) -> int:
     """Those that this user may write."""
-    volume = os.statvfs(folder)
-    return volume.f_bavail * volume.f_frsize
+    return shutil.disk_usage(folder).free

@@ -13,7 +13,7 @@ from hub.storage.common.file_bytes import FileBytes
 from hub.storage.common.notifier import Notifier
 from hub.storage.common.reserve import Reserve
 from hub.storage.sqlite.cache import Cache
-from hub.storage.sqlite.connections.checkpoints import CHECKPOINT, Checkpoints
+from hub.storage.sqlite.connections.checkpoints import CHECKPOINT, FULL_SYNC, Checkpoints
 from hub.storage.sqlite.connections.database import FileLock, migrate, prepare
 from hub.storage.sqlite.connections.readers import ListReaders, SqliteReader
 from hub.storage.sqlite.connections.writer import BUSY_MILLIS, Writer
@@ -31,6 +31,7 @@ from rolecall.errors import StoreError
 _PRAGMAS = (
     "journal_mode = wal",
     "synchronous = full",
+    FULL_SYNC,
     "temp_store = memory",
     "journal_size_limit = 67108864",
     "cache_size = -16000",  # KiB, allocated on use: the pages of about a thousand open tasks

@@ -78,6 +78,8 @@ class ChildProcess:
             self._process.send_signal(_END)
         except ProcessLookupError:
             pass  # it has just ended by itself
+        except OSError:
+            self.kill()  # Windows asks through the console, and there is none
 
     def kill(self) -> None:
         if not self._signal_group("SIGKILL"):

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import IO
 
+import click
+
 from rolecall.cli.console.lines import safe_line
 from rolecall.cli.output import has_colour, in_colour, strip_control
 
@@ -121,5 +123,4 @@ def on_stdout(own: str) -> tuple[Console, Printer]:
 
 
 def _write_through(stream: IO[str], text: str) -> None:
-    stream.write(text)
-    stream.flush()
+    click.echo(text, file=stream, nl=False)  # it makes colours of the codes on Windows, too

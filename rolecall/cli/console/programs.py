@@ -19,8 +19,8 @@ _NOT_PASSED_ON = ("ROLECALL_", "A2A_")
 
 LOG_FORMAT = "console"
 """People read the output, although it goes through a pipe."""
-UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
-"""A line comes when it is printed, and not when there are some kilobytes."""
+OUTPUT = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+"""A line comes when it is printed, and not when there are some kilobytes; and as it is read, whatever the system's encoding."""
 
 
 def _no_files() -> Iterable[Path]:
@@ -65,4 +65,4 @@ def worker_environment(access: Mapping[str, str], instance: str, env: Mapping[st
     """This process's environment without what is a hub's or another worker's; then how to reach the hub, and `env`."""
     kept = {name: value for name, value in os.environ.items() if name != "PORT" and not name.startswith(_NOT_PASSED_ON)}
     log_format = {"ROLECALL_LOG_FORMAT": os.environ.get("ROLECALL_LOG_FORMAT") or LOG_FORMAT}
-    return {**kept, **UNBUFFERED, **log_format, **access, "ROLECALL_INSTANCE": instance, **env}
+    return {**kept, **OUTPUT, **log_format, **access, "ROLECALL_INSTANCE": instance, **env}

@@ -21,8 +21,8 @@ from rolecall.cli.console.runner import ProgramRunner
 from rolecall.cli.console.watched_files import FileWatch
 from rolecall.cli.console.welcome import welcome, workers_among
 from rolecall.cli.output import duration
+from rolecall.system.signals import END, on_signals
 from worker_sdk import HubClient, HubUnreachable, RolecallError
-from worker_sdk.signals import END, on_signals
 
 if TYPE_CHECKING:
     from rolecall.cli.server.own_hub import OwnHub

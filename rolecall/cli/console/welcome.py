@@ -83,11 +83,10 @@ def things_to_try(hub: ChosenHub, roles: Sequence[str]) -> Iterator[str]:
 
 def executable() -> str:
     """How to call this program: by its name if the shell finds it, else by its path."""
-    own = Path(sys.executable).with_name("rolecall")
+    own = Path(sys.executable).with_name("rolecall.exe" if sys.platform == "win32" else "rolecall")
     found = shutil.which("rolecall")
     if found is not None and Path(found).resolve() == own.resolve():
         return "rolecall"
     if not own.exists():
         return f"{sys.executable} -m rolecall.cli"
-    near = os.path.relpath(own)
-    return near if not near.startswith("..") else str(own)
+    return os.path.relpath(own) if own.is_relative_to(Path.cwd()) else str(own)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from hub.settings.model import Settings, variable
-from rolecall.cli.console.programs import LOG_FORMAT, UNBUFFERED, Program, own_command
+from rolecall.cli.console.programs import LOG_FORMAT, OUTPUT, Program, own_command
 from rolecall.cli.server.settings import load_settings
 from rolecall.cli.server.socket_errors import socket_errors
 from rolecall.model.ids import is_loopback
 from rolecall.model.principal import Kind, Principal
+from rolecall.system.sockets import bound_socket
 
 HOLDER = "rolecall-up"
 """The holder of the token that the hub's workers get."""
@@ -53,9 +54,8 @@ class OwnHub:
 
     def check_port(self) -> None:
         """CommandError: something else listens there, or this user may not."""
-        with socket_errors(self.settings), _socket_of(self.settings.host) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((self.settings.host, self._port))
+        with socket_errors(self.settings):
+            bound_socket(self.settings.host, self._port).close()
 
     def program(self) -> Program:
         words = ("serve", "--config", str(self._file)) if self._file is not None else ("serve",)
@@ -89,9 +89,11 @@ class OwnHub:
     @property
     def token_command(self) -> str:
         """The command that sets a token for callers of a hub that asks for one. It never contains a token."""
-        if self.settings.admin_token is not None:
-            return 'export ROLECALL_TOKEN="$ROLECALL_ADMIN_TOKEN"'
-        return "export ROLECALL_TOKEN=…    (rolecall tokens new --name me)"
+        if sys.platform == "win32":  # as its newer shell takes it
+            export, known = "$env:ROLECALL_TOKEN = ", "$env:ROLECALL_ADMIN_TOKEN"
+        else:
+            export, known = "export ROLECALL_TOKEN=", '"$ROLECALL_ADMIN_TOKEN"'
+        return export + (known if self.settings.admin_token is not None else "…    (rolecall tokens new --name me)")
 
     def _environment(self) -> dict[str, str]:
         """That of this process, where flags become variables: a secret is not shown in a list of processes."""
@@ -104,17 +106,12 @@ class OwnHub:
             values["worker_networks"] = ",".join(str(network) for network in (*self.settings.worker_networks, *_HERE))
         replaced = {f"{variable(key)}_FILE" for key in values}
         kept = {name: value for name, value in os.environ.items() if name not in replaced}
-        return {**kept, **UNBUFFERED, **{variable(key): value for key, value in values.items()}}
+        return {**kept, **OUTPUT, **{variable(key): value for key, value in values.items()}}
 
 
 def free_port(host: str) -> int:
-    with _socket_of(host) as probe:
-        probe.bind((host, 0))
+    with bound_socket(host, 0) as probe:
         return int(probe.getsockname()[1])
-
-
-def _socket_of(host: str) -> socket.socket:
-    return socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
 
 
 def _local_url(settings: Settings, port: int) -> str:

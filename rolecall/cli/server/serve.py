@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 @click.command()
 @setting_flags
 def serve(file: Path | None, **values: Any) -> None:
-    """Run the hub until SIGTERM or Ctrl-C, then drain. SIGHUP reads [[agents]] of the file again, and nothing else."""
+    """Run the hub until SIGTERM or Ctrl-C (on Windows also Ctrl-Break), then drain.
+
+    SIGHUP, which Windows lacks, reads [[agents]] of the file again, and nothing else.
+    """
     loaded = load_settings(file, values)
     settings = loaded.settings
     _set_up_logs(settings)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from rolecall.cli.output import CommandError
 from rolecall.cli.up.agents_file import AgentsFile, AnnounceEntry, WorkerEntry
 from rolecall.cli.up.programs_of import argv_of
 from rolecall.errors import HubError
+from rolecall.system.sockets import bound_socket
 from worker_sdk.calling.trust import tls_towards
 from worker_sdk.config import hub_address
 from worker_sdk.errors import RolecallError
@@ -114,12 +114,10 @@ def _ports(file: AgentsFile) -> Iterator[Check]:
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
+    try:
+        bound_socket("127.0.0.1", port).close()
+    except OSError:
+        return False
     return True
 
 

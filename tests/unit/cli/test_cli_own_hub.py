@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from hub.identity.tokens import FILE_NAME, new, read
 from rolecall.cli.output import CommandError
+from rolecall.cli.server import own_hub
 from rolecall.cli.server.own_hub import HOLDER, OwnHub
 from rolecall.model.principal import Kind, Principal
 
@@ -96,5 +98,13 @@ def test_a_hub_without_a_file_of_tokens_gives_the_only_one_it_knows() -> None:
 )
 def test_callers_are_told_how_to_get_a_token_and_never_see_one(flags: dict[str, str], command: str) -> None:
     text = OwnHub(None, flags).token_command
-    assert command in text
+    assert text.startswith("export ROLECALL_TOKEN=") and command in text
     assert "a" * 20 not in text
+
+
+def test_on_windows_they_are_told_as_powershell_understands_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    hubs = [OwnHub(None, flags) for flags in ({"admin_token": "a" * 20}, {})]
+    monkeypatch.setattr(own_hub, "sys", SimpleNamespace(platform="win32"))
+    known, unknown = [hub.token_command for hub in hubs]
+    assert known == "$env:ROLECALL_TOKEN = $env:ROLECALL_ADMIN_TOKEN"
+    assert unknown.startswith("$env:ROLECALL_TOKEN = …") and "rolecall tokens new" in unknown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import threading
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from hub.identity import tokens
 from rolecall.errors import StoreError
 from rolecall.model.principal import Kind, Principal, Right
+from rolecall.system.locks import lock_file, unlock
 from tests.helpers.clock import ManualClock
 
 CLIENT = Principal("anna", Kind.CLIENT)
@@ -222,6 +224,19 @@ def test_each_kind_has_its_rights_and_no_others() -> None:
     assert rights[Kind.WORKER] == {Right.READ, Right.ENROL}
     assert rights[Kind.READER] == {Right.READ}
     assert not Principal("x", Kind.CLIENT).may_serve("echo")
+
+
+def test_a_change_waits_for_another_and_not_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens.new(path, CLIENT, lasts=None, now=0)
+    held = lock_file(path.with_name(path.name + ".lock"))
+    threading.Timer(0.1, unlock, [held]).start()
+    tokens.new(path, CLIENT, lasts=None, now=0)
+    held = lock_file(path.with_name(path.name + ".lock"))
+    monkeypatch.setattr(tokens, "_LOCK_PATIENCE", 0.1)
+    with pytest.raises(StoreError, match="being changed by another process"):
+        tokens.new(path, CLIENT, lasts=None, now=0)
+    unlock(held)
+    assert len(tokens.read(path)) == 2
 
 
 # --- a full disk

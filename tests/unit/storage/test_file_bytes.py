@@ -71,9 +71,9 @@ async def test_only_folders_that_are_there_are_compared_with_the_rows(tmp_path: 
 
 
 async def test_a_disk_that_takes_a_part_is_given_the_rest(folder: FileBytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    pwrite, pread = os.pwrite, os.pread
-    monkeypatch.setattr(os, "pwrite", lambda number, data, at: pwrite(number, bytes(data[:3]), at))
-    monkeypatch.setattr(os, "pread", lambda number, size, at: pread(number, min(size, 4), at))
+    write, read = os.write, os.read
+    monkeypatch.setattr(os, "write", lambda number, data: write(number, bytes(data[:3])))
+    monkeypatch.setattr(os, "read", lambda number, size: read(number, min(size, 4)))
     await folder.write(file := new_file_id(), 0, b"0123456789")
     await folder.write(file, 10, b"abcdefghij")
     assert await folder.read(file, 0, 20) == b"0123456789abcdefghij"
@@ -125,21 +125,21 @@ async def test_a_disk_that_fails_is_told_apart_from_one_that_is_full(
         return fail
 
     for error, number in ((NoRoomForFile, 28), (NoRoomForFile, 122), (StoreUnavailable, 5)):
-        monkeypatch.setattr(os, "pwrite", failing(number))
+        monkeypatch.setattr(os, "write", failing(number))
         with pytest.raises(error) as raised:
             await folder.write(file, 1, b"y")
         assert type(raised.value) is error
 
 
 async def test_what_is_under_way_is_done_when_it_is_closed(folder: FileBytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, pwrite = threading.Event(), os.pwrite
+    begun, write = threading.Event(), os.write
 
-    def slow(number: int, data: Any, at: int) -> int:
+    def slow(number: int, data: Any) -> int:
         begun.set()
         time.sleep(0.1)
-        return pwrite(number, data, at)
+        return write(number, data)
 
-    monkeypatch.setattr(os, "pwrite", slow)
+    monkeypatch.setattr(os, "write", slow)
     writing = asyncio.create_task(folder.write(file := new_file_id(), 0, b"x"))
     await asyncio.to_thread(begun.wait)
     await folder.close()

@@ -12,7 +12,7 @@ import threading
 import time
 from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import pytest
 
@@ -55,6 +55,14 @@ def test_the_file_system_is_that_of_the_nearest_mount(directory: str, kind: str)
 
 def test_the_file_system_is_unknown_without_mounts() -> None:
     assert database_file.file_system(Path("/var"), "") == ""
+
+
+@pytest.mark.parametrize(
+    ("directory", "kind"),
+    [("C:\\data", ""), ("\\\\?\\C:\\data", ""), ("\\\\server\\share\\data", "smb3"), ("\\\\server\\share", "smb3")],
+)
+def test_a_folder_of_another_machine_is_known_on_windows(directory: str, kind: str) -> None:
+    assert database_file.file_system(PureWindowsPath(directory), "") == kind
 
 
 async def test_a_database_on_a_network_file_system_is_refused(
@@ -284,7 +292,7 @@ async def test_a_task_stored_before_the_feed_of_tasks_changes_from_now_on(
 
 
 async def test_the_database_uses_a_write_ahead_log_and_full_sync(engine: SqliteEngine) -> None:
-    def ask(db: sqlite3.Connection) -> tuple[str, int]:
-        return db.execute("pragma journal_mode").fetchone()[0], db.execute("pragma synchronous").fetchone()[0]
+    def ask(db: sqlite3.Connection) -> list[object]:
+        return [db.execute(f"pragma {name}").fetchone()[0] for name in ("journal_mode", "synchronous", "fullfsync")]
 
-    assert await engine.writer.submit(ask) == ("wal", 2)
+    assert await engine.writer.submit(ask) == ["wal", 2, 1]

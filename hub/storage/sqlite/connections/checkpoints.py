@@ -14,6 +14,8 @@ _EVERY_SECONDS = 0.5
 _RESTART_PAGES = 4_000
 """When the log has this many pages, it is restarted from its beginning."""
 CHECKPOINT = "pragma wal_checkpoint(passive)"
+FULL_SYNC = "fullfsync = on"
+"""On macOS a sync leaves the bytes in the memory of the disk without this; elsewhere it means nothing."""
 
 
 class Checkpoints:
@@ -55,7 +57,8 @@ class Checkpoints:
         last_count = 0
         db = sqlite3.connect(self._database, isolation_level=None)
         try:
-            db.execute("pragma synchronous = full")
+            for pragma in ("synchronous = full", FULL_SYNC):
+                db.execute(f"pragma {pragma}")
             while not self._closed.wait(self._interval):
                 self._look()
                 if last_count != (commit_count := self._commit_count()):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import sqlite3
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from rolecall.errors import StoreError
 from rolecall.model.call import digest
+from rolecall.system.files import private
+from rolecall.system.locks import lock_file, unlock
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 MOUNTS = Path("/proc/self/mountinfo")
@@ -17,43 +17,45 @@ REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "afs"}
 
 
 class FileLock:
-    """Lets one process use a database. The kernel releases the lock when the process ends, however it ends."""
+    """Lets one process use a database."""
 
     def __init__(self, database: Path) -> None:
         self._path = database.with_name(database.name + ".lock")
-        self._file: int | None = None
+        self._lock: int | None = None
 
     def acquire(self) -> None:
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.release()
+            self._lock = lock_file(self._path)
+        except BlockingIOError as error:
             raise StoreError(
                 f"{self._path.with_suffix('')} is in use by another process. One SQLite file serves one hub: stop the "
                 "other one, give this one a data directory of its own, or have the server run one process (-w 1)."
             ) from error
 
     def release(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        if self._lock is not None:
+            unlock(self._lock)
+            self._lock = None
 
 
 def prepare(database: Path) -> None:
     """Create the database file and its folder, readable only by their owner. Network file systems are refused."""
     try:
         database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        kind = file_system(database.parent.resolve(), MOUNTS.read_text() if MOUNTS.exists() else "")
+        kind = file_system(database.parent.resolve(), MOUNTS.read_text("utf-8") if MOUNTS.exists() else "")
         if kind in REMOTE:
             raise StoreError(f"{database} is on a {kind} file system, where SQLite can lose data. Use a local disk.")
-        os.close(os.open(database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        open(database, "ab", opener=private).close()
     except OSError as error:
         raise StoreError(f"The database {database} cannot be opened: {error.strerror}.") from error
 
 
-def file_system(directory: Path, mounts: str) -> str:
-    """The type of the file system that a directory is on; empty if unknown."""
+def file_system(directory: PurePath, mounts: str) -> str:
+    """The type of the file system that a directory is on; empty if unknown. `mounts` is Linux's list; Windows writes a folder
+    of another machine with two backslashes.
+    """
+    if directory.drive.startswith("\\\\") and directory.drive[2:3] not in ("?", "."):
+        return "smb3"
     best, kind = -1, ""
     for line in mounts.splitlines():
         left, dash, right = line.partition(" - ")
@@ -80,7 +82,7 @@ def migrate(db: sqlite3.Connection, folder: Path = MIGRATIONS) -> None:
     for step in steps:
         number = int(step.name[:4])
         if number > version:
-            _run(db, step.read_text(), number)
+            _run(db, step.read_text("utf-8"), number)
 
 
 def _run(db: sqlite3.Connection, script: str, number: int) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.cli.console.child import ChildProcess
-from rolecall.cli.console.programs import Program
+from rolecall.cli.console.programs import Program, worker_environment
 from tests.helpers.processes import wait_for
 
 SLEEPS = "import time; print('up', flush=True); time.sleep(60)"
@@ -67,6 +67,25 @@ async def test_it_is_asked_to_end_with_sigterm_and_by_a_kill_it_ends_at_once() -
     assert await killed.wait() == -signal.SIGKILL
     asked.ask_to_end()
     killed.kill()
+
+
+async def test_one_that_cannot_be_asked_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_console(self: object, number: int) -> None:
+        raise OSError(6, "The handle is invalid")
+
+    lines: list[str] = []
+    child = await start(IGNORES, lines)
+    await line_of(lines, "ignores")
+    monkeypatch.setattr(subprocess.Popen, "send_signal", no_console)
+    child.ask_to_end()
+    assert await child.wait() == -signal.SIGKILL
+
+
+async def test_its_lines_are_read_in_the_encoding_in_which_it_writes_them() -> None:
+    lines: list[str] = []
+    no_unicode = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    child = await start(r"print('\u201cone\u201d')", lines, **worker_environment({}, "a", no_unicode))
+    assert (await child.wait(), lines) == (0, ["“one”"])
 
 
 async def test_asking_reaches_the_program_alone_and_its_end_ends_what_it_has_started() -> None:

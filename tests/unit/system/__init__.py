@@ -1,0 +1,1 @@
+"""What differs between systems, as far as one system can show it."""
