@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 from typing import Protocol, cast
 
+from hub.server.accepting import next_connection
 from hub.server.tls import HTTP_1, Certificate
 from rolecall.errors import HubError
 
@@ -15,7 +15,6 @@ log = logging.getLogger(__name__)
 
 _SHUTDOWN_TIMEOUT = 2.0
 """Seconds for the end of TLS when a connection closes."""
-_PAUSE_WITHOUT_DESCRIPTORS = 0.5
 
 
 class SecureOwner(Protocol):
@@ -107,16 +106,5 @@ class _ProtocolSelector(asyncio.Protocol):
 
 async def accept_secure(owner: SecureOwner, listener: socket.socket) -> None:
     """Start a handshake with each client. Runs until it is cancelled."""
-    loop = asyncio.get_running_loop()
     while True:
-        try:
-            connection, _ = await loop.sock_accept(listener)
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):
-                loop.call_exception_handler({"message": "no descriptor for a connection", "exception": error})
-            else:
-                log.warning("connection not accepted", extra={"event": "accept_failed", "why": error.strerror})
-            await asyncio.sleep(_PAUSE_WITHOUT_DESCRIPTORS)
-            continue
-        connection.setblocking(False)
-        Handshake(owner, connection).start()
+        Handshake(owner, await next_connection(listener)).start()

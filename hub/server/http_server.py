@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 
+from hub.server.accepting import ONE_BY_ONE, accept_plain
 from hub.server.asgi import App, Refusal
 from hub.server.connection import ServerConnection
 from hub.server.handshake import Handshake, accept_secure
@@ -84,13 +85,18 @@ class HttpServer:
     async def open(self, listener: socket.socket, *, backlog: int) -> None:
         self._listener = listener
         loop = asyncio.get_running_loop()
-        if self.certificate is None:
-            self._server = await loop.create_server(lambda: ServerConnection(self, loop), sock=listener, backlog=backlog)
-        else:
+        if self.certificate is not None:
             self.config = _config(self.max_head, self.idle_timeout)
-            listener.listen(backlog)
-            self._accept_task = asyncio.create_task(accept_secure(self, listener), name="accepting")
-            self._accept_task.add_done_callback(_report)
+            self._accept(accept_secure(self, listener), listener, backlog)
+        elif ONE_BY_ONE:
+            self._accept(accept_plain(listener, lambda: ServerConnection(self, loop)), listener, backlog)
+        else:
+            self._server = await loop.create_server(lambda: ServerConnection(self, loop), sock=listener, backlog=backlog)
+
+    def _accept(self, work: Coroutine[Any, Any, None], listener: socket.socket, backlog: int) -> None:
+        listener.listen(backlog)
+        self._accept_task = asyncio.create_task(work, name="accepting")
+        self._accept_task.add_done_callback(_report)
 
     async def keep_time(self) -> None:
         """Closes connections whose deadline has passed. Runs until it is cancelled."""
