@@ -13,6 +13,8 @@ check: .venv/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 -p hub -p rolecall -p worker_sdk
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin -p hub -p rolecall -p worker_sdk
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/names.py
 
