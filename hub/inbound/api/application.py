@@ -22,10 +22,12 @@ _MAX_DEPTH = "MAX_JSON_DEPTH"
 
 
 class HubApplication(Quart):
-    def log_exception(self, exception_info: Any) -> None:
-        """Called when the start or the end fails. Errors of our own are for people: whoever runs the application shows them."""
-        if not isinstance(exception_info[1], HubError):
-            super().log_exception(exception_info)
+    def log_exception(self, *about: Any) -> None:
+        """Called when the start or the end fails. Errors of our own are for people: whoever runs the application shows them.
+        `about`: the exception as `sys.exc_info` gives it; since Quart 0.23, which needs Python 3.13, behind the context.
+        """
+        if not isinstance(about[-1][1], HubError):
+            super().log_exception(*about)
 
 
 def create_api(max_body: int, max_depth: int) -> Quart:
