@@ -14,6 +14,7 @@ from hub.storage import open_engine
 from hub.storage.memory.engine import MemoryEngine
 from rolecall.model.ids import FileId
 from tests.helpers.clock import ManualClock
+from tests.helpers.databases import empty_database
 
 
 @dataclass
@@ -69,7 +70,7 @@ def clock() -> ManualClock:
 @pytest.fixture(params=["memory", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> AsyncIterator[Store]:
     on_disk = request.param == "sqlite"
-    store = Store(f"sqlite://{tmp_path}/data/hub.db" if on_disk else "memory:", on_disk, clock)
+    store = Store(f"sqlite://{empty_database(tmp_path / 'data' / 'hub.db')}" if on_disk else "memory:", on_disk, clock)
     yield store
     await store.close()
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -23,6 +24,7 @@ from rolecall.model.value import replace
 from rolecall.model.worker import Beat, Health, LeaseProof, Registration
 from tests.contract.words import ANNA, BERT, a_row, a_turn, an_offer, append, message, status, text
 from tests.helpers.clock import ManualClock
+from tests.helpers.databases import empty_database
 from tests.helpers.examples import examples
 from tests.helpers.reading import next_batch
 
@@ -188,7 +190,7 @@ def test_engines_agree(asked: list[Operation]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             async with (
                 open_engine("memory:", clock=clocks[0]) as memory,
-                open_engine(f"sqlite://{folder}/hub.db", clock=clocks[1]) as sqlite,
+                open_engine(f"sqlite://{empty_database(Path(folder, 'hub.db'))}", clock=clocks[1]) as sqlite,
             ):
                 one, other = EngineUnderTest(memory, clocks[0]), EngineUnderTest(sqlite, clocks[1])
                 for operation in asked:

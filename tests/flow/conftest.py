@@ -51,6 +51,7 @@ from rolecall.protocol.extensions.files import FileUrls
 from rolecall.protocol.text.jsontext import parse
 from rolecall.protocol.v0_3 import requests as v03
 from tests.helpers.clock import ManualClock
+from tests.helpers.databases import empty_database
 from tests.helpers.reading import read_all
 from tests.helpers.scripted import ScriptedForwarder
 from tests.helpers.scripted_cards import ScriptedCards
@@ -249,7 +250,7 @@ async def system() -> AsyncIterator[System]:
 @pytest.fixture(params=["memory", "sqlite"])
 async def stored_system(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[System]:
     """The same on every engine. `restart` opens the store again."""
-    url = "memory:" if request.param == "memory" else f"sqlite://{tmp_path}/data/hub.db"
+    url = "memory:" if request.param == "memory" else f"sqlite://{empty_database(tmp_path / 'data' / 'hub.db')}"
     async with open_system(url) as system:
         yield system
 

@@ -20,6 +20,7 @@ from rolecall.model.ids import TaskId
 from rolecall.model.task import TaskRow
 from rolecall.model.value import replace
 from tests.flow.conftest import CALLER, System, frames, open_system, say
+from tests.helpers.databases import empty_database
 from tests.helpers.disk import Disk
 from tests.helpers.scripted import chunk, status, task
 from tests.helpers.watched_engine import Hold, append_to
@@ -397,7 +398,7 @@ async def failing(
     else:
         disk = Disk()
         disk.install(monkeypatch)
-        async with open_system(f"sqlite://{tmp_path}/hub.db") as system:
+        async with open_system(f"sqlite://{empty_database(tmp_path / 'hub.db')}") as system:
             yield FailingStore(system, lambda times=1: system.engine.before("events.append", disk.fail_commits, times=times))
 
 

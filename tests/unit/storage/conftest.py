@@ -7,6 +7,7 @@ import pytest
 
 from hub.storage.sqlite.engine import SqliteEngine
 from tests.helpers.clock import ManualClock
+from tests.helpers.databases import empty_database
 
 
 @pytest.fixture
@@ -21,5 +22,5 @@ def database(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def engine(database: Path, clock: ManualClock) -> AsyncIterator[SqliteEngine]:
-    async with SqliteEngine(database, clock) as engine:
+    async with SqliteEngine(empty_database(database), clock) as engine:
         yield engine

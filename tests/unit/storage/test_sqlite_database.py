@@ -75,11 +75,12 @@ async def test_a_database_on_a_network_file_system_is_refused(
         await SqliteEngine(database, clock).__aenter__()
 
 
-async def test_files_are_accessible_only_to_their_owner(engine: SqliteEngine, database: Path) -> None:
-    await engine.ping()
-    assert database.parent.stat().st_mode & 0o777 == 0o700
-    for file in database.parent.iterdir():
-        assert file.stat().st_mode & 0o777 == 0o600, file.name
+async def test_files_are_accessible_only_to_their_owner(database: Path, clock: ManualClock) -> None:
+    async with SqliteEngine(database, clock) as engine:
+        await engine.ping()
+        assert database.parent.stat().st_mode & 0o777 == 0o700
+        for file in database.parent.iterdir():
+            assert file.stat().st_mode & 0o777 == 0o600, file.name
 
 
 async def test_a_second_hub_on_the_same_file_is_refused_until_the_first_has_ended(database: Path, clock: ManualClock) -> None:
