@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -20,3 +21,8 @@ _one_authority = tempfile.NamedTemporaryFile("w", suffix=".pem")  # noqa: SIM115
 _one_authority.write(Path(certifi.where()).read_text().partition(_END)[0] + _END)
 _one_authority.flush()
 certifi.where = lambda: _one_authority.name
+
+
+def pytest_collection_finish() -> None:
+    """The twelve thousand tests are no garbage: the collector need not look at them again and again."""
+    gc.freeze()

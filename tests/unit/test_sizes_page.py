@@ -44,7 +44,8 @@ def test_a_size_is_what_its_setting_or_constant_says(row: list[str]) -> None:
     _, source, default, _ = row
     name, *_ = re.findall("`([^`]+)`", source)
     number, _, unit = default.partition(" ")
-    known = {variable(field): getattr(Settings.of(), field) for field in SPECS} | CONSTANTS
+    settings = Settings.of()
+    known = {variable(field): getattr(settings, field) for field in SPECS} | CONSTANTS
     assert int(number) * UNITS[unit] == known[name]
 
 

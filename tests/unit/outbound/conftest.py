@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 
+import certifi
 import pytest
 import uvloop
 
@@ -13,6 +14,12 @@ from hub.outbound.worker_guard import Guard
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Transports differ between the loops, and the hub runs on either."""
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(autouse=True)
+def one_authority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The authorities of this system are many, and each client reads them for its first call with TLS."""
+    monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
 
 
 @pytest.fixture
