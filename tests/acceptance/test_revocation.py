@@ -138,6 +138,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         silent = closing.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
         world.enrol(worker, "silent:a", f"http://127.0.0.1:{silent.getsockname()[1]}/")
         yield world
+        (folder / "enough").touch()  # a worker that is asked to end waits for its tasks
 
 
 @pytest.mark.parametrize("lasts", [None, LASTS], ids=["revoked", "expired"])
@@ -193,3 +194,4 @@ def test_a_worker_gets_nothing_more_after_its_token(world: World, tmp_path: Path
         assert refused == "NO_LIVE_WORKER"
         time.sleep(4 * PAUSE)
         assert worker.alive and runs.read_text() == before
+        (tmp_path / "enough").touch()

@@ -73,6 +73,7 @@ def counters(tmp_path: Path) -> Iterator[Counters]:
             source = "tests.acceptance.syncs.workers:counter"
             workers.enter_context(start_worker(source, "counter:a", hub.url, log=tmp_path / f"{holder}.log", env=env))
         yield Counters(World(hub, tokens, http), tmp_path / "enough")
+        (tmp_path / "enough").touch()  # a worker that is asked to end waits for its tasks
 
 
 def test_a_workspace_at_its_task_limit_is_refused_and_the_other_is_served(counters: Counters) -> None:

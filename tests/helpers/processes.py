@@ -24,7 +24,8 @@ from tests.helpers.certificates import Certificate
 
 ROOT = Path(__file__).parents[2]
 READY_WITHIN = 15.0
-_POLL = 0.02
+_POLL, _POLL_PROCESS = 0.02, 0.05
+"""Seconds. A process takes longer to be ready, and each look at it takes CPU from it."""
 _PORTS = range(20_000, 30_000)
 """Below the ephemeral ports of the system."""
 _locked: list[TextIO] = []
@@ -146,7 +147,7 @@ class Process:
             return predicate()
 
         try:
-            wait_for(holds, timeout)
+            wait_for(holds, timeout, poll=_POLL_PROCESS)
         except TimeoutError:
             raise AssertionError(f"{self.name} was not ready within {timeout:g} s\n{self.tail()}") from None
 
@@ -290,13 +291,13 @@ def run_json(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None
     return result
 
 
-def wait_for(predicate: Callable[[], bool], timeout: float = 10.0) -> None:
+def wait_for(predicate: Callable[[], bool], timeout: float = 10.0, *, poll: float = _POLL) -> None:
     """Poll until it holds. TimeoutError if it never does."""
     until = time.monotonic() + timeout
     while not predicate():
         if time.monotonic() > until:
             raise TimeoutError(f"not within {timeout:g} s")
-        time.sleep(_POLL)
+        time.sleep(poll)
 
 
 def free_port() -> int:

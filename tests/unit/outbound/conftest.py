@@ -9,11 +9,15 @@ import uvloop
 
 from hub.outbound.client import Client
 from hub.outbound.worker_guard import Guard
+from tests.helpers.virtual_time import VirtualTimeLoop
 
 
-def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Transports differ between the loops, and the hub runs on either."""
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Transports differ between the loops, and the hub runs on either. Only time on asyncio's can be virtual."""
+    virtual = item.get_closest_marker("virtual_time")
+    return {"asyncio": VirtualTimeLoop if virtual else asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture(autouse=True)

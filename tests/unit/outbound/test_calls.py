@@ -547,7 +547,8 @@ async def test_who_hangs_up_leaves_no_place_behind(held: bool) -> None:
         await slots.acquire("default")
     async with RawServer(open_stream(large_stream(2 * MIB, cut=10))) as server, Client(GUARD) as client:
         listener = Listener()
-        call = HttpForwarder(client, event_slots=slots).deliver("default", offer(server.url), dispatch(), listener)
+        limits = AnswerLimits(sign_every=0.01)  # the listener looks again when it is told something
+        call = HttpForwarder(client, limits, event_slots=slots).deliver("default", offer(server.url), dispatch(), listener)
         await listener.until(lambda: slots.use.used if held else slots.use.waiting)
         call.hang_up()
         await all_read()
