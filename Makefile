@@ -3,6 +3,8 @@
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 BIN := .venv/bin
+# Most tests wait for processes: a few at a time fill the cores. A file stays with one runner, and the long files come first.
+RUNNERS := -n 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: run check quick test bench soak site lock audit format clean
 
@@ -20,12 +22,11 @@ check: .venv/.dev
 
 # For every commit: what ends within 90 seconds on two cores. Tests that need other tools are skipped where those are missing.
 quick: check
-	QUICK_EXAMPLES=1 $(BIN)/pytest -n 4 --dist loadfile tests/unit tests/protocol tests/contract tests/flow
+	QUICK_EXAMPLES=1 $(BIN)/pytest $(RUNNERS) tests/unit tests/protocol tests/contract tests/flow
 
-# Most tests wait for processes: a few at a time fill the cores. A file stays with one runner.
 test: .venv/.dev
 	scripts/install-test-tools
-	$(BIN)/pytest -n 4 --dist loadfile
+	$(BIN)/pytest $(RUNNERS)
 
 bench: .venv/.dev
 	scripts/install-bench-tools

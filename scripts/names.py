@@ -25,13 +25,13 @@ WORDS = Path(__file__).with_name("words.txt")
 FOLDERS = ("hub/", "rolecall/", "worker_sdk/", "tests/", "examples/", "scripts/")
 LIBRARIES = (
     "aiosqlite", "argparse", "array", "ast", "asyncio", "base64", "click", "click.shell_completion", "collections",
-    "contextlib", "coverage", "ctypes",
-    "cryptography.hazmat.primitives.ciphers.aead", "dataclasses", "datetime", "email.utils", "enum", "gc", "hashlib", "hmac",
-    "http.client", "http.server", "httptools", "httpx", "hypercorn.asyncio", "hypercorn.config", "hypothesis", "inspect", "io",
-    "ipaddress", "json", "logging", "msgspec", "os", "pathlib", "pickle", "prometheus_client", "prometheus_client.registry",
-    "pydantic", "pydantic_settings", "pytest", "quart", "random", "re", "resource", "select", "selectors", "shutil",
-    "signal", "socket", "sqlite3", "ssl", "statistics", "string", "struct", "subprocess", "sys", "tempfile", "threading",
-    "time", "tokenize", "traceback", "types", "typing", "urllib.parse", "uvloop", "weakref", "builtins",
+    "contextlib", "coverage", "ctypes", "cryptography.hazmat.primitives.ciphers.aead", "dataclasses", "datetime",
+    "email.utils", "enum", "gc", "hashlib", "hmac", "http.client", "http.server", "httptools", "httpx", "hypercorn.asyncio",
+    "hypercorn.config", "hypothesis", "inspect", "io", "ipaddress", "json", "logging", "msgspec", "os", "pathlib", "pickle",
+    "prometheus_client", "prometheus_client.registry", "pydantic", "pydantic_settings", "pytest", "_pytest.hookspec",
+    "quart", "random", "re", "resource", "select", "selectors", "shutil", "signal", "socket", "sqlite3", "ssl", "statistics",
+    "string", "struct", "subprocess", "sys", "tempfile", "threading", "time", "tokenize", "traceback", "types", "typing",
+    "urllib.parse", "uvloop", "weakref", "xdist.newhooks", "builtins",
 )  # fmt: skip
 PRONOUN = re.compile(r"\b(s?h[e]|h[i](?:m|mself|s)|h[e]r(?:s|self))\b", re.IGNORECASE)
 _PIECES = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")

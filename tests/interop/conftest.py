@@ -69,12 +69,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         report.sections += [(process.name, process.tail()) for process in running]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("interop")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def hub(logs: Path) -> Iterator[HubProcess]:
     (logs / "rolecall.toml").touch()
     config = logs / "rolecall.toml"
@@ -82,7 +82,7 @@ def hub(logs: Path) -> Iterator[HubProcess]:
         yield process
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def role_url(hub: HubProcess, logs: Path) -> Iterator[RoleUrl]:
     """The base URL that an official client is given for a role; the role's agent starts when it is first needed."""
     with ExitStack() as started:
@@ -118,7 +118,7 @@ def _start_agent(started: ExitStack, role: str, hub: HubProcess, logs: Path) -> 
         started.enter_context(start_announce(role, address, hub.url, log=logs / f"announce-{role}.log"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def client_named(logs: Path) -> Iterator[ClientNamed]:
     """A client by its name: the SDK, and the binding where it is not JSON-RPC. One process per SDK, when first asked for."""
     with ExitStack() as started:

@@ -1,4 +1,4 @@
-"""One hub with all workers for the whole session, and a second one with other settings. Tests share them and clean up."""
+"""One hub with all workers for all of these tests, and a second one with other settings. Tests share them and clean up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROLES = 7
 """How many workers the script enrols."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
     """Webhooks may go to this machine, and silent streams get a comment after 0.3 s."""
     folder = tmp_path_factory.mktemp("hub")
@@ -26,7 +26,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
         yield hub
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def client(hub: HubProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
     """The hub, once all workers are enrolled."""
     log = tmp_path_factory.mktemp("workers") / "log"
@@ -35,7 +35,7 @@ def client(hub: HubProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def other_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
     """No batches, a default role, and short leases. Webhooks are restricted as by default, except for what two variables
     with names from other systems allow.
@@ -56,7 +56,7 @@ def other_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
         yield hub
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def other(other_hub: HubProcess) -> Iterator[RawClient]:
     with RawClient(other_hub.url) as client:
         yield client
@@ -69,7 +69,7 @@ class Locked(NamedTuple):
     token: str
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
     folder = tmp_path_factory.mktemp("locked")
     argv = (*ROLECALL, "tokens", "--data-dir", folder, "new", "--name", "anna")
@@ -80,7 +80,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
         yield Locked(client, token)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def scripted(client: RawClient) -> Iterator[ScriptedAgent]:
     """An agent without our SDK, in the role `parrot`."""
     with (

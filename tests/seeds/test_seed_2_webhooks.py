@@ -107,7 +107,7 @@ REFUSED = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def private_task(other: RawClient, scripted: ScriptedAgent) -> str:
     """A task at the hub that restricts webhooks as by default."""
     with other.enrolled("parrot:p", scripted.url, capabilities={"streaming": True}):

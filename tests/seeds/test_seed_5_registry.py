@@ -173,7 +173,7 @@ def test_s5_20_a_late_heartbeat_fails_and_enrolling_again_succeeds(other: RawCli
     assert [agent["name"] for agent in other.agents(role="late")] == ["late:x"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def old_style(hub: HubProcess, client: RawClient, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A worker started half by command line and half by environment, as in other systems."""
     argv = (sys.executable, "-m", "worker_sdk", "--agent-name", "style-reviewer", "--server", hub.url)
