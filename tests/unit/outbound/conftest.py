@@ -15,8 +15,10 @@ from tests.helpers.virtual_time import VirtualTimeLoop
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Transports differ between the loops, and the hub runs on either. Only time on asyncio's can be virtual."""
-    virtual = item.get_closest_marker("virtual_time")
+    """Transports differ between the loops, and the hub runs on either. Only time on asyncio's can be virtual, which does not
+    wait for the threads that resolve names.
+    """
+    virtual = item.get_closest_marker("virtual_time") and not item.get_closest_marker("real_time")
     return {"asyncio": VirtualTimeLoop if virtual else asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 

@@ -169,6 +169,7 @@ def certificate(tmp_path: Path) -> Path:
     return both
 
 
+@pytest.mark.real_time
 async def test_https_checks_the_certificate_and_the_name(certificate: Path) -> None:
     own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     own.load_cert_chain(certificate)
