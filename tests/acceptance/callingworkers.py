@@ -37,10 +37,10 @@ async def write(text: str, task: Task) -> str:
 
 @asker.on_message
 async def ask(text: str) -> AsyncGenerator[str | NeedInput, None]:
-    """`slowly`: takes its time with the answer; `twice`: has another question."""
+    """`ask until FILE`: answers when that file exists; `twice`: has another question."""
     answer = yield NeedInput("Which colour?")
-    if "slowly" in text:
-        await asyncio.sleep(2)
+    if " until " in text:
+        await until_there(text.partition(" until ")[2])
     if "twice" in text:
         other = yield NeedInput("And which other?")
         yield f"in {answer.text} and {other.text}"
@@ -51,7 +51,8 @@ async def ask(text: str) -> AsyncGenerator[str | NeedInput, None]:
 @safe.on_message
 @plain.on_message
 async def take_long(text: str) -> str:
-    await asyncio.sleep(2)
+    """Until the file of that name exists."""
+    await until_there(text)
     return f"done after {os.environ['ROLECALL_INSTANCE']}"
 
 
@@ -116,14 +117,17 @@ async def ask_price(text: str, task: Task) -> str:
 
 @slow.on_message
 async def take_time(text: str) -> str:
-    """Answers after that many seconds."""
-    await asyncio.sleep(float(text))
+    """Answers after that many seconds, or when the file of that name exists."""
+    if text.startswith("/"):
+        await until_there(text)
+    else:
+        await asyncio.sleep(float(text))
     return "in time"
 
 
 @waiter.on_message
 async def wait_for_slow(text: str, task: Task) -> str:
-    """`SECONDS`, or `SECONDS within LIMIT`, or `SECONDS timeout LIMIT`."""
+    """What `slow` takes, also with `within LIMIT` or `timeout LIMIT` behind it."""
     seconds, _, rest = text.partition(" ")
     how, _, limit = rest.partition(" ")
     try:
@@ -160,6 +164,11 @@ async def use(text: str, task: Task) -> AsyncGenerator[str, None]:
 
 def is_there(file: str) -> bool:
     return Path(file).exists()
+
+
+async def until_there(file: str) -> None:
+    while not is_there(file):  # noqa: ASYNC110  another process makes it
+        await asyncio.sleep(0.01)
 
 
 spender_below.on_message(use)

@@ -1,4 +1,4 @@
-"""Agents call agents: real workers, one hub with tokens; kills in the middle."""
+"""Agents call agents: real workers, one hub with tokens. What happens when one is killed is in test_killed_trees.py."""
 
 from __future__ import annotations
 
@@ -8,114 +8,33 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-import httpx
 import pytest
 
-from hub.identity.tokens import new
-from rolecall.model.principal import Kind, Principal
+from tests.acceptance.agent_trees import Agents, open_agents, text_of
 from tests.helpers.client import text_message
-from tests.helpers.processes import ROLECALL, ROOT, HubProcess, Process, run_json, start_hub, start_worker, wait_for
-
-WORKERS = "tests.acceptance.callingworkers"
+from tests.helpers.processes import ROLECALL, ROOT, Process, run_json, wait_for
 
 
-class Agents:
-    def __init__(self, hub: HubProcess, tokens: dict[str, str], folder: Path, closing: ExitStack) -> None:
-        self.hub, self.tokens, self.folder, self._closing = hub, tokens, folder, closing
-        self.http = closing.enter_context(httpx.Client(trust_env=False, timeout=30))
+class Shared(NamedTuple):
+    """Agents for all of these tests, and the clients that no test has used."""
 
-    def start(self, role: str, name: str = "") -> Any:
-        """`name`: if it is not the instance a of that role."""
-        env, name = {"ROLECALL_TOKEN": self.tokens["worker"]}, name or f"{role}:a"
-        log = self.folder / f"{name.replace(':', '-')}.log"
-        worker = self._closing.enter_context(start_worker(f"{WORKERS}:{role}", name, self.hub.url, log=log, env=env))
-        self._closing.callback(lambda: worker.kill9() if worker.alive else None)  # its handlers may run for minutes
-        return worker
+    agents: Agents
+    clients: Iterator[str]
 
-    def restart(self) -> None:
-        """Kill the hub, and start it again on the same data and port."""
-        self.hub.kill9()
-        self.hub = self._closing.enter_context(start_hub(self.hub.data_dir, port=self.hub.port))
 
-    def rpc(self, role: str, method: str, params: dict[str, Any], kind: str = "client", **headers: str) -> dict[str, Any]:
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        headers = {"Authorization": f"Bearer {self.tokens[kind]}", **{k.replace("_", "-"): v for k, v in headers.items()}}
-        answer: dict[str, Any] = self.http.post(f"{self.hub.url}/agents/{role}/", json=body, headers=headers).json()
-        return answer
-
-    def send(self, role: str, text: str, *, wait: bool = True, **members: Any) -> dict[str, Any]:
-        message = text_message(text)
-        message["message"] |= members
-        result: dict[str, Any] = self.rpc(role, "message/send", {**message, "configuration": {"blocking": wait}})["result"]
-        return result
-
-    def take_lease(self, role: str, server: str) -> dict[str, Any]:
-        """A lease that the test holds, and whose calls the worker `server` serves."""
-        headers = {"Authorization": f"Bearer {self.tokens['worker']}"}
-        agent = self.http.get(f"{self.hub.url}/registry/agents/{server}:a", headers=headers).json()
-        offer = {"url": agent["url"], "card": agent["card"], "boot": "b"}
-        lease: dict[str, Any] = self.http.put(f"{self.hub.url}/registry/agents/{role}/a", json=offer, headers=headers).json()
-        return lease
-
-    def call_within(self, task: str, lease: dict[str, Any], role: str, text: str = "hi") -> dict[str, Any]:
-        """A call of `role` that the holder of the lease makes in that task."""
-        proof = f"task={task}; worker={lease['name']}; epoch={lease['epoch']}; lease={lease['lease']}"
-        return self.rpc(role, "message/send", text_message(text), "worker", A2A_Parent=proof)
-
-    def tree(self, task: str) -> list[dict[str, Any]]:
-        """What is below the root."""
-        headers = {"Authorization": f"Bearer {self.tokens['client']}"}
-        tree = self.http.get(f"{self.hub.url}/registry/tasks/{task}/tree", headers=headers).json()
-        return [found for found in tree["tasks"] if found["parent"] is not None]
-
-    def revoke(self, name: str) -> None:
-        path = self.hub.data_dir / "tokens.json"
-        listed = json.loads(path.read_text())
-        listed["tokens"] = [one for one in listed["tokens"] if one["name"] != name]
-        path.write_text(json.dumps(listed))
-
-    def answer(self, role: str, task: str, text: str) -> dict[str, Any]:
-        message = text_message(text)
-        message["message"]["taskId"] = task
-        return self.rpc(role, "message/send", {**message, "configuration": {"blocking": False}})
-
-    def get(self, role: str, task: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.rpc(role, "tasks/get", {"id": task})["result"]
-        return found
-
-    def states(self, role: str) -> list[str]:
-        return [task["state"] for task in self.tasks(role)]
-
-    def only_task(self, role: str) -> str:
-        (task,) = self.tasks(role)
-        return str(task["id"])
-
-    def tasks(self, role: str) -> list[dict[str, Any]]:
-        headers = {"Authorization": f"Bearer {self.tokens['client']}"}
-        page = self.http.get(f"{self.hub.url}/registry/tasks", params={"role": role}, headers=headers).json()
-        found: list[dict[str, Any]] = page["tasks"]
-        return found
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    clients = [f"client-{number}" for number in range(30)]
+    with open_agents(tmp_path_factory.mktemp("trees"), clients) as agents:
+        yield Shared(agents, iter(clients))
 
 
 @pytest.fixture
-def agents(tmp_path: Path) -> Iterator[Agents]:
-    data = tmp_path / "hub"
-    data.mkdir()
-    kinds = {"client": Kind.CLIENT, "worker": Kind.WORKER, "stranger": Kind.WORKER}
-    tokens = {
-        name: new(data / "tokens.json", Principal(name, kind, roles=("*",)), lasts=None, now=0.0)[0]
-        for name, kind in kinds.items()
-    }
-    with ExitStack() as closing:
-        yield Agents(closing.enter_context(start_hub(data)), tokens, tmp_path, closing)
-
-
-def text_of(task: dict[str, Any]) -> str:
-    return "".join(part["text"] for artifact in task.get("artifacts", ()) for part in artifact["parts"])
+def agents(shared: Shared) -> Agents:
+    """For a client of this test's own: it sees its own tasks alone."""
+    return shared.agents.of(next(shared.clients))
 
 
 def test_a_call_goes_through_two_agents_and_a_question_comes_up(agents: Agents) -> None:
@@ -176,34 +95,6 @@ def test_of_two_answers_at_the_same_moment_one_is_taken(agents: Agents) -> None:
         assert text_of(agents.get("planner", root)) == f"planned: wrote in by {taken[0]}"
 
 
-@pytest.mark.parametrize("when", ["before the answer", "after the answer"])
-def test_an_answer_to_a_child_wakes_its_parents_although_the_hub_is_killed(agents: Agents, when: str) -> None:
-    for name in ("planner", "writer", "asker"):
-        agents.start(name)
-    root, below = agents.send("planner", "ask slowly")["id"], agents.only_task("asker")
-    if when == "after the answer":
-        agents.send("asker", "blue", wait=False, taskId=below)
-    agents.restart()
-    if when == "before the answer":
-        agents.send("asker", "blue", taskId=below)
-    wait_for(lambda: agents.get("planner", root)["status"]["state"] == "completed", 30)
-    assert text_of(agents.get("planner", root)) == "planned: wrote in blue"
-    assert agents.states("asker") == agents.states("writer") == ["completed"]
-
-
-def test_a_tree_that_asks_ends_with_the_worker_in_its_middle(agents: Agents) -> None:
-    for name in ("planner", "asker"):
-        agents.start(name)
-    worker = agents.start("writer")
-    agents.send("planner", "ask")
-    worker.kill9()
-    agents.start("writer")
-    wait_for(lambda: agents.states("writer") == ["failed"], 10)
-    wait_for(lambda: agents.states("planner") == ["failed"] and agents.states("asker") == ["canceled"], 10)
-    refused = agents.answer("asker", agents.only_task("asker"), "blue")
-    assert refused["error"]["code"] == -32602
-
-
 def test_a_task_that_asks_can_start_its_first_child_meanwhile(agents: Agents) -> None:
     for name in ("both", "shouter"):
         agents.start(name)
@@ -230,27 +121,6 @@ def test_the_trace_and_the_remaining_time_go_down(agents: Agents) -> None:
     assert text_of(agents.rpc("writer", "message/send", text_message("trace"), **sent)["result"]) == f"{parent} a=1,b=2 20"
     for wrong in ({"traceparent": parent.upper(), "tracestate": "a=1"}, {"tracestate": "a=1"}):
         assert text_of(agents.rpc("writer", "message/send", text_message("trace"), **wrong)["result"]) == "None None 20"
-
-
-@pytest.mark.parametrize(("first", "then"), [("safe", "plain"), ("plain", "safe")])
-def test_a_lost_child_is_started_again_if_the_worker_that_ran_it_is_idempotent(agents: Agents, first: str, then: str) -> None:
-    """Two instances of one role, of which one is."""
-    agents.start("owner")
-    worker = agents.start(first, "safe:a")
-    task = agents.send("owner", "go", wait=False)
-    wait_for(lambda: agents.states("safe") == ["working"])
-    agents.start(then, "safe:b")
-    worker.kill9()
-    wait_for(lambda: agents.states("owner")[0] in ("completed", "failed"), 20)
-    ended, children = agents.get("owner", task["id"]), agents.tree(task["id"])
-    assert {child["parent"] for child in children} == {task["id"]}
-    found = [(child["task"]["worker"], child["task"]["state"]) for child in children]
-    if first == "safe":
-        assert found == [("safe:a", "failed"), ("safe:b", "completed")]
-        assert text_of(ended) == "done after b"
-    else:
-        assert found == [("safe:a", "failed")]
-        assert ended["status"]["state"] == "failed"
 
 
 def test_the_worker_of_the_how_to_calls_another(agents: Agents) -> None:
@@ -282,24 +152,13 @@ def test_a_call_in_a_task_has_a_deadline_and_can_be_given_up(agents: Agents) -> 
     assert sorted(agents.states("slow")) == ["canceled", "completed", "failed"]
 
 
-def test_a_call_in_a_task_goes_on_after_a_kill_of_the_hub(agents: Agents) -> None:
-    for role in ("slow", "waiter"):
-        agents.start(role)
-    task = agents.send("waiter", "4", wait=False)
-    wait_for(lambda: agents.states("slow") == ["working"])
-    agents.restart()
-    wait_for(lambda: agents.states("waiter") == ["completed"], 30)
-    assert text_of(agents.rpc("waiter", "tasks/get", {"id": task["id"]})["result"]) == "in time"
-    assert agents.states("slow") == ["completed"]
-
-
 def test_the_tree_of_a_caller_whose_token_is_revoked_gets_no_new_calls(agents: Agents) -> None:
     for role in ("leaf", "shouter"):
         agents.start(role)
     lease = agents.take_lease("holder", "leaf")
     task = agents.send("holder", "hi", wait=False)
     assert agents.call_within(task["id"], lease, "shouter")["result"]["status"]["state"] == "completed"
-    agents.revoke("client")
+    agents.revoke(agents.client)
     wait_for(lambda: agents.call_within(task["id"], lease, "shouter").get("error") is not None)
     refused = agents.call_within(task["id"], lease, "shouter")["error"]
     assert refused["data"][0]["reason"] == "FORBIDDEN" and "revoked" in refused["message"]
@@ -326,42 +185,6 @@ def test_a_tree_is_cancelled_from_the_top_within_two_seconds(agents: Agents) -> 
     took = time.monotonic() - began
     print(f"19 children had ended {took:.2f} s after their parent was cancelled")
     assert took < 2 * 2
-
-
-@pytest.mark.parametrize("what", ["hub", "parent"])
-@pytest.mark.parametrize("goes_on", [False, True])
-def test_after_a_kill_children_end_or_go_on_as_declared(agents: Agents, what: str, goes_on: bool) -> None:
-    parent = agents.start("spread")
-    agents.start("leaf")
-    root = agents.send("spread", "3 goes-on" if goes_on else "3", wait=False)
-    wait_for(lambda: agents.states("leaf").count("working") == 3, 30)
-    if what == "parent":
-        parent.kill9()
-        wait_for(lambda: agents.states("spread") == ["failed"], 30)
-    else:
-        agents.restart()
-        wait_for(lambda: agents.states("leaf").count("working") == 3, 30)
-        agents.rpc("spread", "tasks/cancel", {"id": root["id"]})
-    if goes_on:
-        time.sleep(1)
-        assert agents.states("leaf") == ["working"] * 3
-    else:
-        wait_for(lambda: set(agents.states("leaf")) == {"canceled"}, 15)
-
-
-@pytest.mark.parametrize("seen", [0, 1, 7])
-def test_children_that_are_being_started_when_the_hub_is_killed_are_started_once(agents: Agents, seen: int) -> None:
-    parent = agents.start("spread")
-    agents.start("leaf")
-    root = agents.send("spread", "19", wait=False)
-    wait_for(lambda: len(agents.states("leaf")) >= seen, 30)
-    agents.restart()
-    wait_for(lambda: agents.states("leaf").count("working") >= 19, 30)
-    assert len(agents.states("leaf")) == 19
-    assert "Traceback" not in (agents.folder / "spread-a.log").read_text()
-    parent.kill9()
-    wait_for(lambda: agents.get("spread", root["id"])["status"]["state"] == "failed", 30)
-    wait_for(lambda: agents.states("leaf") == ["canceled"] * 19, 15)
 
 
 def test_nobody_else_calls_in_a_task(agents: Agents) -> None:
