@@ -161,7 +161,7 @@ def test_what_came_of_an_upload_before_a_cut_stays(reached: Reached) -> None:
     lines = [f"PATCH {path} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items()), "", ""]
     with socket.create_connection(("127.0.0.1", int(reached.url.rpartition(":")[2])), timeout=30) as upload:
         upload.sendall("\r\n".join(lines).encode() + b"x" * MIB)
-        wait_for(lambda: reached.offset(path) == MIB)
+        wait_for(lambda: reached.offset(path) == MIB, 30, poll=0.2)  # it is kept when nothing has come for ten seconds
     rest = reached.ask("PATCH", path, {"Upload-Offset": str(MIB)}, content=b"y" * 3 * MIB)
     assert (rest.status_code, rest.json()["complete"]) == (200, True), rest.text
 
