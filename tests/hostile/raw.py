@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 from typing import NamedTuple
@@ -40,7 +41,7 @@ def exchange(port: int, data: bytes, *, wait: float = 10.0, repeat: bytes = b"",
                 try:
                     piece = connection.recv(65536)
                 except TimeoutError:
-                    if repeat:
+                    if repeat and not _is_readable(connection):
                         connection.sendall(repeat)
                     continue
                 if not piece:
@@ -49,6 +50,13 @@ def exchange(port: int, data: bytes, *, wait: float = 10.0, repeat: bytes = b"",
         except ConnectionError:
             return _read(received, True, began)
     return _read(received, False, began)
+
+
+def _is_readable(connection: socket.socket) -> bool:
+    """An answer that has come meanwhile is read first: a byte sent after the hub has closed would reset the connection, and the
+    answer would be lost.
+    """
+    return bool(select.select([connection], [], [], 0)[0])
 
 
 def _read(received: bytes, closed: bool, began: float) -> RawAnswer:
