@@ -142,9 +142,12 @@ class Process:
         """Wait until the predicate holds. A process that ends meanwhile fails the test, with its output."""
 
         def holds() -> bool:
-            if not self.alive:
+            alive = self.alive  # read before the predicate: what a process does last, before it ends, counts
+            if predicate():
+                return True
+            if not alive:
                 raise AssertionError(f"{self.name} ended with {self._process.returncode}\n{self.tail()}")
-            return predicate()
+            return False
 
         try:
             wait_for(holds, timeout, poll=_POLL_PROCESS)
