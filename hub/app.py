@@ -165,8 +165,9 @@ def create_app(
     if port is None and settings.tls_cert is not None:
         raise ConfigError([_TLS_ELSEWHERE])
     place = Place.of(settings, port)
-    if place.exposed and _tokens(settings).empty:
-        raise ConfigError([place.why_tokens])
+    tokens = _tokens(settings)
+    if place.exposed and tokens.empty:
+        raise ConfigError([tokens.problem or place.why_tokens])
     check_agents(settings, agents, place)
     app = create_api(settings.max_body, settings.max_depth)
 
@@ -419,7 +420,7 @@ def _mount(
 ) -> None:
     """Add the routes to the application, and the middleware that answers A2A calls before Quart sees them."""
     hub, directory, observer = rolecall.hub, rolecall.directory, rolecall.observer
-    if tokens.required and tokens.empty:
+    if tokens.required and tokens.empty and not tokens.problem:
         log.warning(_NO_TOKENS, extra={"event": "no_tokens"})
     authenticator = Authenticator(
         tokens,

@@ -8,7 +8,7 @@
     │   ├── UnsupportedOperation  VersionNotSupported  ExtendedCardNotConfigured  PushNotSupported  NoFiles
     │   └── KeyConflict
     ├── AccessError             the caller, or the form of the HTTP request
-    │   ├── Unauthenticated (also NoTokens  TokenEnded)  NotLocal  ThroughProxy (a NotLocal)
+    │   ├── Unauthenticated (also NoTokens  TokensUnread  TokenUnknown  TokenEnded)  NotLocal  ThroughProxy (a NotLocal)
     │   └── Forbidden  RoleForbidden  HubWide  BadHost  CrossSite  Smuggled  HeadTooLarge  HeadEndless
     │       CodingUnknown
     ├── TaskError               one task
@@ -208,12 +208,25 @@ class Unauthenticated(AccessError):
     """A token is needed: Authorization: Bearer TOKEN, or X-API-Key. Make one with `rolecall tokens new`."""
 
 
+class TokenUnknown(Unauthenticated):
+    """This token is not known here: it is wrong, has expired, or was revoked. Make another one with `rolecall tokens new`."""
+
+    def __init__(self, token: str = "") -> None:
+        """`token`: the public id of the one that was shown, if it was valid once. Callers do not learn it."""
+        super().__init__()
+        self.token = token
+
+
 class NoTokens(Unauthenticated):
     """This hub has had tokens and has none now, so it refuses every caller. Make one where it runs: `rolecall tokens new`."""
 
 
+class TokensUnread(NoTokens):
+    """This hub cannot read its token file, so it accepts no token. Its log says why; if it is lost: `rolecall tokens new`."""
+
+
 class TokenEnded(Unauthenticated):
-    """The token of this request was revoked, or has expired. Use another one: what the request began runs on for its holder."""
+    """The token of this request was revoked, or has expired, or cannot be checked. What it began runs on for its holder."""
 
 
 class NotLocal(AccessError):

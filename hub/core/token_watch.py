@@ -1,4 +1,4 @@
-"""Ends what is open in the name of a token, soon after that token was revoked or has expired."""
+"""Ends what is open in the name of a token, soon after that token was revoked, has expired, or can no longer be checked."""
 
 from __future__ import annotations
 
@@ -74,9 +74,12 @@ class TokenWatch:
         self._relays = relays
         self._seen: set[str] = set()
         """Tokens that were in use. A worker's task may still run when its lease has ended."""
+        self._problem = ""
+        """Why the tokens cannot be read, as it was logged."""
 
     async def look(self) -> None:
         """Called every `EVERY` seconds."""
+        self._look_at_problem()
         self._seen.update(self._uses.tokens, self._registry.tokens())
         ended = [token for token in self._seen if not self._tokens.is_valid(token)]
         for token in ended:
@@ -88,6 +91,23 @@ class TokenWatch:
         if ended:
             with suppress(StoreUnavailable):  # the leases have ended all the same, and are swept again soon
                 await self._registry.sweep()
+
+    def _look_at_problem(self) -> None:
+        """While the tokens cannot be read, callers keep nothing open. Workers keep their leases as long as they last without a
+        heartbeat: the file may be mended before, and a mistake in it must not fail every task.
+        """
+        problem = self._tokens.problem
+        if problem and not self._problem:
+            log.error(
+                "the token file cannot be used, so none of its tokens is accepted",
+                extra={"event": "tokens_unreadable", "why": problem},
+            )
+        elif self._problem and not problem:
+            log.info("the token file can be used again", extra={"event": "tokens_readable"})
+        self._problem = problem
+        if problem:
+            for token in self._uses.tokens:
+                self._uses.end(token)
 
 
 def _lost(worker: object) -> WorkerLost:

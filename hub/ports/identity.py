@@ -18,11 +18,18 @@ class Tokens(Protocol):
     def required(self) -> bool:
         """Every caller needs a token: there are some, or there have been."""
 
+    @property
+    def problem(self) -> str:
+        """Why the tokens cannot be read, so that none of them is accepted; empty: they can be."""
+
     def is_valid(self, token_id: str) -> bool:
         """Whether the token with that public id is neither revoked nor expired. True where that cannot be known now."""
 
     def find(self, token: str) -> Principal | None:
         """None: unknown, revoked, expired. Takes the same time in each case."""
+
+    def ended(self, token: str) -> Principal | None:
+        """The former holder of a token that `find` does not know, if it has expired, or was revoked lately."""
 
 
 class Vault(Protocol):

@@ -1,1 +1,1 @@
-"""What differs between Linux, macOS and Windows: signals, sockets, files and their locks. Each difference stands here once."""
+"""What differs between Linux, macOS and Windows: signals, sockets, files, owners, locks. Each difference stands here once."""

@@ -30,13 +30,14 @@ else:
 
 
 _POLL = 0.02
+_NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)
 
 
 def lock_file(path: Path, *, within: float = 0.0) -> int:
     """Lock that file, which is made if it is missing. Returns what `unlock` takes. BlockingIOError: another process has it,
-    also after `within` seconds. OSError: the file cannot be opened.
+    also after `within` seconds. OSError: the file cannot be opened, or is a link, which could lead anywhere.
     """
-    number = private(path, os.O_RDWR | os.O_CREAT)
+    number = private(path, os.O_RDWR | os.O_CREAT | _NO_LINK)
     until = time.monotonic() + within
     while True:
         try:

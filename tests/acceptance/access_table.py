@@ -19,6 +19,12 @@ RIGHTS: dict[str, frozenset[str]] = {
     "worker": frozenset({"read", "enrol"}),
     "admin": frozenset({"read", "call", "enrol", "operate"}),
 }
+
+
+def may(who: str, right: str) -> bool:
+    return right == "open" or (right == "card" and who != "wrong") or right in RIGHTS[who]
+
+
 UNKNOWN_TO = {"none": "401", "wrong": "401"}
 CAN_OWN = ("owner", "other", "admin")
 """Holders with tasks: they may call, and their workspace has a live worker."""
@@ -187,7 +193,7 @@ PREFIXES = {"1.0": ("", {"A2A-Version": "1.0"}), "0.3": ("/v1", {})}
 _LETTER = "/registry/push/dead-letters/{id}/c/1/redeliver"
 _NOTHING = "nothing"
 
-# The hub's own addresses, by their rule in its map. The right "open" means everybody.
+# The hub's own addresses, by their rule in its map. The right "open" means everybody, and "card" all but a wrong token.
 OWN: dict[tuple[str, str], list[Address]] = {
     ("GET", "/"): [Address("GET", "/", "read", of=_NOTHING)],
     ("GET", "/livez"): [Address("GET", "/livez", "open", of=_NOTHING)],
@@ -201,10 +207,10 @@ OWN: dict[tuple[str, str], list[Address]] = {
         for name in ("agent-card.json", "agent.json")
     },
     **{
-        ("GET", f"/agents/<role>/.well-known/{name}"): [Address("GET", f"/agents/{{id}}/.well-known/{name}", "open", of="role")]
+        ("GET", f"/agents/<role>/.well-known/{name}"): [Address("GET", f"/agents/{{id}}/.well-known/{name}", "card", of="role")]
         for name in ("agent-card.json", "agent.json")
     },
-    ("GET", "/agents/<role>/"): [Address("GET", "/agents/{id}/", "open", of="role")],
+    ("GET", "/agents/<role>/"): [Address("GET", "/agents/{id}/", "card", of="role")],
     ("GET", "/agents"): [Address("GET", "/agents?cursor={id}", "read", of="agent cursor", others="ok")],
     ("GET", "/registry/agents"): [
         Address("GET", "/registry/agents?cursor={id}", "read", of="agent cursor", others="ok"),

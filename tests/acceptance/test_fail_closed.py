@@ -93,7 +93,7 @@ def test_a_hub_that_has_lost_its_last_token_answers_nobody_until_there_is_a_new_
         assert [status_of(url, old) for url in urls] == [200, 200, 200]
         assert (data / MARK_NAME).exists()
         revoke(path, "me") if how == "revoked" else path.unlink()
-        wait_for(lambda: status_of(urls[0], old) == 401, 2)
+        wait_for(lambda: status_of(urls[0], old) == 401, 4)  # a file that is gone may be one that is being replaced
         assert [status_of(url) for url in urls] == [401, 401, 401]
         assert hub.stop() == 0
         with start_hub(data, port=hub.port) as again:

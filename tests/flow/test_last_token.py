@@ -21,7 +21,10 @@ pytestmark = pytest.mark.real_time
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
 @pytest.mark.parametrize("how", ["revoked", "deleted"])
-async def test_removing_the_last_token_opens_the_hub_to_nobody(tmp_path: Path, host: str, how: str) -> None:
+async def test_removing_the_last_token_opens_the_hub_to_nobody(
+    tmp_path: Path, host: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hub.identity.tokens._REPLACED_WITHIN", 0.1)
     path = tmp_path / FILE_NAME
     token, _ = new(path, Principal("me", Kind.ADMIN), lasts=None, now=0.0)
     async with started(tmp_path, host=host) as http:

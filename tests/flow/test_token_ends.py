@@ -27,6 +27,7 @@ class Book:
     """Tokens of which some have ended."""
 
     empty = False
+    problem = ""
 
     def __init__(self, *ended: str) -> None:
         self.ended = set(ended)
@@ -170,6 +171,28 @@ async def test_the_end_of_a_token_is_logged_once(system: System, caplog: pytest.
     with caplog.at_level("INFO", "hub.core.token_watch"):
         await asyncio.sleep(10)
     assert [vars(record)["id"] for record in caplog.records] == ["first"]
+
+
+async def test_while_the_tokens_cannot_be_read_callers_keep_nothing_open_and_workers_their_leases(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    book, ended = Book(), list[str]()
+    uses = watched(system, book)
+    await enrol(system, "echo:a", "first")
+    pending, hold = await reaches(system, task(), then=(status("completed"),))
+    uses.add("second", lambda: ended.append("second"))
+    with caplog.at_level("INFO", "hub.core.token_watch"):
+        for why in ("the file is broken", "the file is gone", ""):
+            book.problem = why
+            await asyncio.sleep(10)
+            assert ended == ["second"] and uses.tokens == []
+    assert [(entry.levelname, vars(entry).get("why")) for entry in caplog.records] == [
+        ("ERROR", "the file is broken"),
+        ("INFO", None),
+    ]
+    hold.release()
+    assert end(await pending) == ("completed", "")
+    assert set(system.engine.registry.tokens()) == {"first"}
 
 
 async def test_uses_end_with_their_token_and_each_once(system: System) -> None:

@@ -23,6 +23,8 @@ from rolecall.errors import (
     NoTokens,
     Smuggled,
     ThroughProxy,
+    TokensUnread,
+    TokenUnknown,
     Unauthenticated,
 )
 from rolecall.model.ids import Caller, is_loopback
@@ -61,14 +63,29 @@ class Authenticator:
         self._hosts = frozenset(host.lower() for host in hosts)
 
     def admit(self, request: Request) -> Principal | None:
-        """Sets the request's principal; None: no valid token, on an open path. Unauthenticated, NoTokens, NotLocal,
-        ThroughProxy, BadHost, CrossSite, Smuggled, HeadTooLarge.
+        """Sets the request's principal; None: no valid token, on an open path. Unauthenticated, TokenUnknown, NoTokens,
+        TokensUnread, NotLocal, ThroughProxy, BadHost, CrossSite, Smuggled, HeadTooLarge.
         """
         self._check_headers(request)
         found = request.principal = request.scope[_KEY] = self._find(request)
-        if found is None and not is_open(request.path, request.method) and not is_preflight(request):
-            raise NoTokens if self._tokens is not None and self._tokens.empty else Unauthenticated
+        if found is None and not is_preflight(request):
+            self._check_open(request)
         return found
+
+    def _check_open(self, request: Request) -> None:
+        """A role's card is of the token's workspace, so with a wrong token there is no right answer."""
+        token = _token(request.headers)
+        if is_open(request.path, request.method) and not (token and request.path.startswith(_ROLES)):
+            return
+        tokens = self._tokens
+        if tokens is not None and tokens.problem:
+            raise TokensUnread
+        if tokens is not None and tokens.empty:
+            raise NoTokens
+        if not token:
+            raise Unauthenticated
+        ended = tokens.ended(token) if tokens is not None else None
+        raise TokenUnknown(ended.token if ended is not None else "")
 
     @property
     def locked(self) -> bool:

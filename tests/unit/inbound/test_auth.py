@@ -37,8 +37,13 @@ class TokenTable:
     def empty(self) -> bool:
         return not self.known
 
+    problem = ""
+
     def find(self, token: str) -> Principal | None:
         return self.known.get(token)
+
+    def ended(self, token: str) -> Principal | None:
+        return None
 
 
 def request(path: str = "/", method: str = "POST", *, addresses: Sequence[Any] | None = None, **headers: str) -> Request:

@@ -214,7 +214,7 @@ async def test_a_roles_own_address_takes_calls_with_post_and_nothing_else(http: 
 
 
 async def test_everybody_gets_the_same_card_at_both_addresses(tmp_path: Path) -> None:
-    """With tokens: without one from the workspace `default`, and each holder from its own."""
+    """With tokens: without one from the workspace `default`, and each holder from its own. A wrong token gets none."""
     tokens = {}
     for workspace in ("default", "acme"):
         name = f"admin-{workspace}"
@@ -226,12 +226,16 @@ async def test_everybody_gets_the_same_card_at_both_addresses(tmp_path: Path) ->
         async with httpx.AsyncClient(transport=httpx.ASGITransport(untyped), base_url="http://127.0.0.1") as http:
             for workspace, token in tokens.items():
                 await enrol(http, f"of-{workspace}", **{"X-API-Key": token})
-            callers = {None: "of-default", "wrong": "of-default", **{token: f"of-{name}" for name, token in tokens.items()}}
+            callers = {None: "of-default", **{token: f"of-{name}" for name, token in tokens.items()}}
             for token, skill in callers.items():
                 headers = {"X-API-Key": token} if token is not None else {}
                 usual, own = [await http.get(path, headers=headers) for path in (ROLE, "/agents/echo/")]
                 assert (own.status_code, own.content, own.headers) == (200, usual.content, usual.headers)
                 assert [one["id"] for one in own.json()["skills"]] == [skill]
                 assert ("private" in own.headers["cache-control"]) is (token is not None)
+            wrong = {"X-API-Key": "wrong"}
+            for path in (ROLE, "/agents/echo/", "/agents/nobody/"):
+                assert (await http.get(path, headers=wrong)).status_code == 401, path
+            assert (await http.get("/.well-known/agent-card.json", headers=wrong)).status_code == 200
             assert (await http.post("/agents/echo/", json={})).status_code == 401
             assert (await http.put("/agents/echo/", json={})).status_code == 401
