@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 from hub.settings.entries import ENTRY, KeyText, entry_problems, keys_of
 from hub.settings.fields import Expected, refusal
 from hub.settings.sources import AGENTS
-from hub.settings.values import LocalPath, Role, Text, Url
+from hub.settings.values import LocalPath, Role, Text, Url, below
 from rolecall.errors import ConfigError
 from rolecall.model.ids import is_instance
 from rolecall.toml_file import read_toml
@@ -79,7 +79,8 @@ class _Entry(BaseModel):
     """Its name within the role. Without it: its address and port, such as 10.1.2.3-9000."""
 
     credential_file: CredentialFile | None = None
-    """A file with the token that the hub sends to it as `Authorization: Bearer …`, or with that header's whole value."""
+    """A file with the token that the hub sends to it as `Authorization: Bearer …`, or with that header's whole value; a
+    relative path is relative to rolecall.toml."""
 
     labels: Labels = Field(default_factory=dict)
     """Labels for filters, such as `labels = {zone = "a"}`."""
@@ -132,7 +133,8 @@ def read_table(table: Any, content: str, path: Path) -> tuple[Sequence[AgentSett
     origins += [str(path)] * (len(table) - len(origins))
     agents: list[AgentSetting] = []
     problems: list[str] = []
-    for entry, origin in zip(table, origins, strict=False):
+    for written, origin in zip(table, origins, strict=False):
+        entry = {key: below(path.parent, value) if key == "credential_file" else value for key, value in written.items()}
         try:
             agents.append(_agent(_Entry.model_validate(entry), origin))
         except ValidationError as error:

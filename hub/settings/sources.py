@@ -11,7 +11,8 @@ from typing import Any
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, TomlConfigSettingsSource
 
-from hub.settings.fields import spec_of
+from hub.settings.fields import expected_of, spec_of
+from hub.settings.values import PATH, below
 from rolecall.errors import ConfigError
 from rolecall.setting import PREFIX, variable
 from rolecall.toml_file import line_of, read_toml
@@ -84,6 +85,7 @@ class TomlFile(TomlConfigSettingsSource):
     def __init__(self, settings: type[BaseSettings], path: Path | None) -> None:
         self.origins: dict[str, str] = {}
         self.problems: list[str] = []
+        self._fields = settings.model_fields
         self.agents: tuple[Any, str] = [], ""
         """The table of agents, which is no setting, and the text that it stands in."""
         if path is not None and not path.is_file():
@@ -99,7 +101,13 @@ class TomlFile(TomlConfigSettingsSource):
         if AGENTS in document:
             self.agents = document.pop(AGENTS), content
         self.origins = {key: f"{file_path}:{line_of(key, content)}" for key in document}
-        return document
+        return {key: self._placed(key, value, file_path) for key, value in document.items()}
+
+    def _placed(self, key: str, value: Any, file: Path | Traversable) -> Any:
+        """A path is relative to the file that it stands in, wherever the hub is started."""
+        field = self._fields.get(key)
+        is_path = field is not None and expected_of(field.annotation, field.metadata) is PATH
+        return below(file.parent, value) if is_path and isinstance(file, Path) else value
 
 
 def chosen_file(file: Path | None, env: Mapping[str, str]) -> Path | None:

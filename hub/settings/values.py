@@ -80,12 +80,23 @@ def _signing_secret(text: str) -> str:
     return text
 
 
+def below(folder: Path, value: Any) -> Any:
+    """What a file in that folder means by a path. What is none stays as it is, and is refused later."""
+    if not isinstance(value, str) or not value.strip():
+        return value
+    try:
+        return str(folder / Path(value.strip()).expanduser())
+    except RuntimeError:
+        return value
+
+
 _Option = TypeVar("_Option")
 Choice = Annotated[_Option, _of_text(lambda text: text.strip().lower())]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), Expected("text")]
 Role = Annotated[Text, AfterValidator(_role), Expected("a role (lowercase letters, digits, . _ -; not a reserved word)")]
 Url = Annotated[Text, AfterValidator(_url), Expected("an http or https URL such as https://hub.example.com")]
-LocalPath = Annotated[Path, _of_text(_path), Expected("a path")]
+PATH = Expected("a path")
+LocalPath = Annotated[Path, _of_text(_path), PATH]
 
 Switch = Annotated[bool, Expected("true or false")]
 Integer = Annotated[int, Strict(), _of_text(int), Expected("a whole number from {ge} to {le}")]

@@ -61,6 +61,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def terminal(case: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     """The exit code, and what is printed, except for settings at their default."""
     for file, content in case.files.items():
+        Path(file).parent.mkdir(exist_ok=True)
         Path(file).write_bytes(content.encode("latin-1"))
     start = case.words.index("rolecall")
     for word in case.words[:start]:
