@@ -52,6 +52,11 @@ def is_role(text: str) -> bool:
     return _ROLE.fullmatch(text) is not None and text not in RESERVED_ROLES
 
 
+def is_workspace(text: str) -> bool:
+    """For new ones: older names were free text, and stay valid."""
+    return _ROLE.fullmatch(text) is not None
+
+
 def is_instance(text: str) -> bool:
     return _INSTANCE.fullmatch(text) is not None
 

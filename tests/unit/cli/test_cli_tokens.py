@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -78,17 +79,134 @@ def test_wrong_roles_and_networks_are_refused(file: Path, capsys: Output) -> Non
     assert "10.0.0.0/8" in refused(file, capsys, "--kind", "worker", "--role", "echo", "--network", "10.0.0.1/8")
 
 
+def test_limits_that_would_not_hold_are_refused(file: Path, capsys: Output) -> None:
+    for kind in ("client", "reader", "admin"):
+        for limit in (("--role", "echo"), ("--network", "10.0.0.0/8")):
+            printed = refused(file, capsys, "--kind", kind, *limit)
+            assert f"a {kind} token has no such limit" in printed and "--workspace" in printed
+
+
+@pytest.mark.parametrize("name", ["Team A", "", "a/b", "-a", "a" * 64])
+def test_a_new_workspace_has_the_form_of_a_role_and_an_old_one_any(file: Path, capsys: Output, name: str) -> None:
+    assert "no name for a workspace" in refused(file, capsys, "--workspace", name)
+    tokens.new(file, Principal("old", Kind.CLIENT, name), lasts=None, now=0)
+    made(file, capsys, "--workspace", name)
+    assert [entry.principal.workspace for entry in tokens.read(file)] == [name, name]
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 201])
+def test_a_name_can_be_printed(file: Path, capsys: Output, name: str) -> None:
+    assert run(["tokens", "--tokens", str(file), "new", "--name", name]) == 2
+    assert "a name is printable" in capsys.readouterr().err
+    assert not file.exists()
+
+
 def test_tokens_are_listed_and_none_of_them_shown(file: Path, capsys: Output) -> None:
     assert run(["tokens", "--tokens", str(file), "ls"]) == 0
-    assert "no tokens" in capsys.readouterr().err
+    assert f"no tokens in {file}" in capsys.readouterr().err
     token = made(file, capsys)
-    principal = Principal("bert", Kind.WORKER, roles=("echo",))
+    principal = Principal("bert", Kind.WORKER, roles=("echo",), networks=(ip_network("10.0.0.0/8"),))
     tokens.new(file, principal, lasts=90, now=0)
     assert run(["tokens", "--tokens", str(file), "ls", "--json"]) == 0
     out = capsys.readouterr().out
     assert token not in out
     first, second = json.loads(out)
-    assert (first["name"], first["kind"], first["roles"], first["expires"]) == ("anna", "client", "-", "never")
-    assert (second["name"], second["roles"], second["expires"]) == ("bert", "echo", "1970-01-01 00:01Z")
+    assert (first["name"], first["kind"], first["roles"], first["networks"]) == ("anna", "client", [], [])
+    assert (first["expires"], first["expired"]) == (None, False)
+    assert (second["name"], second["roles"], second["networks"]) == ("bert", ["echo"], ["10.0.0.0/8"])
+    assert (second["created"], second["expires"], second["expired"]) == (
+        "1970-01-01T00:00:00.000Z",
+        "1970-01-01T00:01:30.000Z",
+        True,
+    )
     assert run(["tokens", "--tokens", str(file), "ls"]) == 0
-    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["NAME", "anna", "bert"]
+    printed = capsys.readouterr()
+    assert [line.split()[1] for line in printed.out.splitlines()] == ["NAME", "anna", "bert"]
+    assert printed.out.splitlines()[2].endswith("echo   10.0.0.0/8  1970-01-01 00:01Z, expired")
+    assert printed.err == f"{file}\n"
+
+
+def test_a_limit_of_before_that_does_not_hold_is_named(file: Path, capsys: Output) -> None:
+    _, entry = tokens.new(file, Principal("anna", Kind.CLIENT, roles=("echo",)), lasts=None, now=0)
+    assert run(["tokens", "--tokens", str(file), "ls"]) == 0
+    assert f"limit workers alone: {entry.id} may use every role" in capsys.readouterr().err
+
+
+# --- which tokens are meant
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        ((), "all"),
+        (("--workspace", "alpha"), "beta reader, default worker"),
+        (("--workspace", "default", "--kind", "worker"), "alpha client, alpha client, beta reader"),
+        (("--kind", "reader"), "alpha client, alpha client, default worker"),
+        (("--all",), ""),
+    ],
+)
+def test_a_name_of_several_holders_revokes_nothing_until_it_is_said_whose(
+    file: Path, capsys: Output, words: tuple[str, ...], left: str
+) -> None:
+    for workspace, kind in (("alpha", Kind.CLIENT), ("alpha", Kind.CLIENT), ("beta", Kind.READER), ("default", Kind.WORKER)):
+        tokens.new(file, Principal("anna", kind, workspace, ("echo",) if kind is Kind.WORKER else ()), lasts=None, now=0)
+    before = tokens.read(file)
+    code = run(["tokens", "--tokens", str(file), "revoke", "anna", *words])
+    printed = capsys.readouterr().err
+    kept = tokens.read(file)
+    if left == "all":
+        assert (code, kept) == (2, before)
+        assert "--workspace" in printed and "--kind" in printed
+    else:
+        assert code == 0
+        assert ", ".join(f"{entry.principal.workspace} {entry.principal.kind}" for entry in kept) == left
+    for entry in before:
+        line = f"{entry.id}, {entry.principal.kind} token of anna in workspace {entry.principal.workspace}"
+        assert (line in printed) is (left == "all" or entry not in kept)
+    assert (str(file) in printed) is (code == 0)
+
+
+def test_a_token_is_revoked_by_its_id_whoever_has_the_same_name(file: Path, capsys: Output) -> None:
+    entries = [tokens.new(file, Principal("anna", Kind.CLIENT, name), lasts=None, now=0)[1] for name in ("alpha", "beta")]
+    assert run(["tokens", "--tokens", str(file), "revoke", entries[0].id]) == 0
+    assert tokens.read(file) == [entries[1]]
+    assert run(["tokens", "--tokens", str(file), "revoke", entries[1].id, "--workspace", "alpha"]) == 1
+    assert f"no token {entries[1].id} in {file}" in capsys.readouterr().err
+
+
+# --- which file is meant
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("how", ["data_dir", "tokens", "config"])
+def test_the_file_is_named_before_the_subcommand_or_behind_it_and_printed(
+    tmp_path: Path, capsys: Output, how: str, behind: bool
+) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "rolecall.toml").write_text('data_dir = "."\n')
+    file = folder / tokens.FILE_NAME
+    place = {
+        "data_dir": ["--data-dir", str(folder)],
+        "tokens": ["--tokens", str(file)],
+        "config": ["--config", str(folder / "rolecall.toml")],
+    }[how]
+    for words in (["new", "--name", "anna"], ["ls"], ["revoke", "anna"]):
+        assert run(["tokens", *words, *place] if behind else ["tokens", *place, *words]) == 0
+        assert str(file) in capsys.readouterr().err
+    assert tokens.read(file) == []
+
+
+def test_what_is_named_behind_the_subcommand_counts(tmp_path: Path, capsys: Output) -> None:
+    before, behind = tmp_path / "before", tmp_path / "behind"
+    assert run(["tokens", "--tokens", str(before), "new", "--name", "anna", "--tokens", str(behind)]) == 0
+    assert len(tokens.read(behind)) == 1 and not before.exists()
+
+
+def test_a_file_that_the_hub_cannot_read_is_no_success(file: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "kept_from", lambda path, data_dir: "rolecall")
+    for words in (["new", "--name", "anna"], ["revoke", "anna"]):
+        assert run(["tokens", "--tokens", str(file), *words]) == 1
+        printed = capsys.readouterr().err
+        assert f"the hub runs as rolecall, which cannot read {file}" in printed and f"chown rolecall {file}" in printed
+    assert tokens.read(file) == []
