@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from itertools import chain
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -40,16 +41,17 @@ from hub.core.token_watch import OpenUses, TokenWatch
 from hub.descriptors import Connections, fit, watch
 from hub.identity.tokens import FILE_NAME as TOKENS_FILE
 from hub.identity.tokens import MARK_NAME as TOKENS_MARK
-from hub.identity.tokens import TokenBook
+from hub.identity.tokens import OnChange, TokenBook, TokenChange, TokenEntry
 from hub.identity.vault import SealingVault, kept_key, key_from, random_key
 from hub.inbound.a2a.batches import Batches
 from hub.inbound.a2a.calls import Calls
 from hub.inbound.a2a.jsonrpc import JsonRpc
 from hub.inbound.a2a.operations import Operations
+from hub.inbound.a2a.recorded import RecordedOperations
 from hub.inbound.a2a.rest import Rest
 from hub.inbound.api.answers import FileStore
 from hub.inbound.api.application import create_api
-from hub.inbound.api.health import add_operations
+from hub.inbound.api.health import Readiness, add_operations
 from hub.inbound.api.leases import Leases
 from hub.inbound.api.openapi import add_description
 from hub.inbound.api.pushes import add_pushes
@@ -63,10 +65,12 @@ from hub.inbound.feeds.tasks import add_task_feed
 from hub.inbound.files.addresses import PATH as FILES_PATH
 from hub.inbound.files.addresses import FileAddresses
 from hub.inbound.middleware.asgi_middleware import AsgiMiddleware
+from hub.inbound.middleware.audit import record_token
 from hub.inbound.middleware.authentication import Authenticator
 from hub.inbound.middleware.call_turns import CallTurns
 from hub.inbound.middleware.origins import Origins
 from hub.inbound.middleware.rate_limiter import RateLimiter
+from hub.inbound.middleware.record_first import RecordFirst
 from hub.outbound.answers import AnswerLimits
 from hub.outbound.card_source import HttpCards
 from hub.outbound.client import Client, ClientLimits
@@ -84,6 +88,8 @@ from hub.settings.agents import AgentSetting
 from hub.settings.model import Settings, variable
 from hub.storage import open_engine
 from hub.telemetry import metrics as telemetry
+from hub.telemetry.audit_file import AuditFile, open_audit_file
+from hub.telemetry.audit_file import check as check_audit
 from rolecall.errors import ConfigError, OfferInvalid
 from rolecall.model.worker import ConfiguredAgent
 from rolecall.protocol.codec import Codec
@@ -92,6 +98,7 @@ from rolecall.protocol.extensions.files import FileUrls, files_extension
 log = logging.getLogger(__name__)
 
 _FORGET_EVERY = 30.0
+_RETRY_AUDIT_EVERY = 1.0
 _WEBHOOK_LIMITS = ClientLimits(per_origin=16, overall=256)
 _EXTENSION = "hub"
 """Where Quart keeps the parts of the running hub."""
@@ -168,20 +175,23 @@ def create_app(
     tokens = _tokens(settings)
     if place.exposed and tokens.empty:
         raise ConfigError([tokens.problem or place.why_tokens])
+    if settings.audit_log is not None:
+        check_audit(settings.audit_log)
     check_agents(settings, agents, place)
     app = create_api(settings.max_body, settings.max_depth)
 
     @app.while_serving
     async def hub() -> AsyncGenerator[None, None]:
-        parts = _running(app, settings, place, clock or WakingClock(), wrap, descriptors or Descriptors())
-        async with parts as rolecall:
-            rolecall.hold(agents)
-            app.extensions[_EXTENSION] = rolecall
-            if port is None:
-                _put_before(app, with_send_timeout(app.asgi_app, settings.reader_patience))
-                if settings.public_url is None:
-                    _put_before(app, _PortCheck(app, place))
-            yield
+        with open_audit_file(settings.audit_log) as audit_file:
+            parts = _running(app, settings, place, clock or WakingClock(), wrap, descriptors or Descriptors(), audit_file)
+            async with parts as rolecall:
+                rolecall.hold(agents)
+                app.extensions[_EXTENSION] = rolecall
+                if port is None:
+                    _put_before(app, with_send_timeout(app.asgi_app, settings.reader_patience))
+                    if settings.public_url is None:
+                        _put_before(app, _PortCheck(app, place))
+                yield
 
     return app
 
@@ -211,12 +221,18 @@ def parts_of(app: Quart) -> Rolecall:
 
 @asynccontextmanager
 async def _running(
-    app: Quart, settings: Settings, place: Place, clock: Clock, wrap: Wrap, descriptors: Descriptors
+    app: Quart,
+    settings: Settings,
+    place: Place,
+    clock: Clock,
+    wrap: Wrap,
+    descriptors: Descriptors,
+    audit_file: AuditFile | None,
 ) -> AsyncIterator[Rolecall]:
     """Make the parts, mount them in the application, and keep what runs in the background running."""
     connections = fit(Connections(settings.max_connections, settings.max_worker_connections), descriptors.limit)
     supervisor, shares = Supervisor(), Shares(_share_limits(settings, connections.workers), descriptors)
-    tokens = _tokens(settings)
+    tokens = _tokens(settings, _token_changed)
     own_addresses = place.own_addresses
     resolver = Resolver(shares.lookups)
     guard = _guard(settings, place, resolver)
@@ -231,7 +247,12 @@ async def _running(
             webhook_guard := _webhook_guard(settings, own_addresses, resolver), _WEBHOOK_LIMITS, descriptors=descriptors
         ) as webhook_client,
     ):
-        observer = telemetry.Metrics(lambda: chain.from_iterable(engine.registry.everyone()), shares.uses)
+        observer = telemetry.Metrics(
+            lambda: chain.from_iterable(engine.registry.everyone()),
+            shares.uses,
+            tokens_readable=lambda: not tokens.problem,
+            audit_lost=lambda: audit_file.lost if audit_file is not None else 0,
+        )
         vault = _vault(settings)
         file_urls = FileUrls(f"{_files_url(place)}/")
         forwarder = HttpForwarder(client, _answer_limits(settings), vault, shares.large_events, file_urls)
@@ -266,7 +287,7 @@ async def _running(
         )
         uses = OpenUses()
         token_watch = TokenWatch(tokens, uses, engine.registry, hub.relays)
-        _mount(app, rolecall, settings, place, vault, tokens, uses, clock)
+        _mount(app, rolecall, settings, place, vault, tokens, uses, clock, audit_file)
         try:
             await token_watch.look()
             await hub.settle()
@@ -285,6 +306,8 @@ async def _running(
             supervisor.keep_running("push", deliveries.run)
             supervisor.keep_running("descriptors", lambda: watch(descriptors))
             supervisor.keep_running("loop lag", lambda: _measure_lag(observer, clock))
+            if audit_file is not None:
+                supervisor.keep_running("audit log", partial(_retry_audit, audit_file))
             yield rolecall
         finally:
             rolecall.drain()
@@ -396,10 +419,17 @@ def needs_tokens(settings: Settings) -> bool:
     return _tokens(settings).required
 
 
-def _tokens(settings: Settings) -> TokenBook:
-    folder = settings.data_dir if settings.store != "memory:" else None
-    path = settings.tokens or (folder / TOKENS_FILE if folder is not None else None)
-    return TokenBook(path, mark=folder / TOKENS_MARK if folder is not None else None, shared=settings.admin_token)
+def _tokens(settings: Settings, on_change: OnChange | None = None) -> TokenBook:
+    mark = settings.data_dir / TOKENS_MARK if settings.store != "memory:" else None
+    path = settings.tokens or (settings.data_dir / TOKENS_FILE if settings.store != "memory:" else None)
+    return TokenBook(path, mark=mark, shared=settings.admin_token, on_change=on_change)
+
+
+def _token_changed(change: TokenChange, entry: TokenEntry) -> None:
+    holder = entry.principal
+    facts = {"event": change.replace(" ", "_"), "id": entry.id, "holder": holder.name, "workspace": holder.workspace}
+    log.info(change.value, extra={**facts, "kind": holder.kind.value})
+    record_token(change.value, holder)
 
 
 def _vault(settings: Settings) -> SealingVault:
@@ -417,12 +447,14 @@ def _mount(
     tokens: TokenBook,
     uses: OpenUses,
     clock: Clock,
+    audit_file: AuditFile | None,
 ) -> None:
     """Add the routes to the application, and the middleware that answers A2A calls before Quart sees them."""
     hub, directory, observer = rolecall.hub, rolecall.directory, rolecall.observer
     if tokens.required and tokens.empty and not tokens.problem:
         log.warning(_NO_TOKENS, extra={"event": "no_tokens"})
-    authenticator = Authenticator(
+    admission = partial(RecordFirst, audit_file) if audit_file is not None and settings.audit_required else Authenticator
+    authenticator = admission(
         tokens,
         place.hosts,
         Origins(settings.allowed_origins, settings.public_url),
@@ -455,19 +487,21 @@ def _mount(
     add_tasks(app, hub, uses)
     add_task_feed(app, hub.task_feeds, feeds, keep_alive=idle)
     add_pushes(app, rolecall.push)
+    readiness = Readiness(hub, rolecall.engine, rolecall.shares, tokens, audit_file, audit_required=settings.audit_required)
     add_operations(
         app,
         hub,
         directory,
-        rolecall.engine,
         rolecall.shares,
         rolecall.disk_growth,
+        readiness,
         metrics=observer.render,
         metrics_type=telemetry.CONTENT_TYPE,
     )
     add_description(app)
     unsent = rolecall.shares.unsent
-    calls = Calls(Operations(hub, rolecall.push, cards.extended), observer, unsent, keep_alive=keep_alive)
+    operations = (Operations if audit_file is None else RecordedOperations)(hub, rolecall.push, cards.extended)
+    calls = Calls(operations, observer, unsent, keep_alive=keep_alive)
     rate_limiter = RateLimiter(rate=settings.max_rate, at_once=settings.max_at_once)
     call_turns = CallTurns(rolecall.shares.calls)
     batches = Batches(rate_limiter, call_turns, unsent, entries=settings.max_batch, size=settings.max_batch_answer)
@@ -524,6 +558,13 @@ async def _every(seconds: float, job: Callable[[], Awaitable[None]]) -> None:
     while True:
         await asyncio.sleep(seconds)
         await job()
+
+
+async def _retry_audit(audit_file: AuditFile) -> None:
+    """An outage of the audit log ends without a call: while it lasts there may be none."""
+    while True:
+        await asyncio.sleep(_RETRY_AUDIT_EVERY)
+        audit_file.retry()
 
 
 async def _measure_lag(observer: telemetry.Metrics, clock: Clock) -> None:

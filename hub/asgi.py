@@ -23,7 +23,6 @@ def _made() -> Quart:
         loaded = load()
         settings = loaded.settings
         log.setup(settings.log_level, settings.log_format)
-        log.set_up_audit(log.AUDIT, settings.audit_log)
         return create_app(settings, agents=loaded.agents, descriptors=Descriptors(raise_limit()))
     except ConfigError as error:
         sys.exit(error.message)

@@ -18,7 +18,7 @@
     │   └── FileNotFound  FileLost  FileBound  FileIncomplete  UploadElsewhere  UploadTakenOver  TooManyBytes
     ├── RouteError              the request reached no worker; with `retry_after`, another try may succeed
     │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerAway  WorkerBusy  HubDraining  BrokenOff
-    │       Overloaded (also NoDescriptors  AnswerNotSent  AnswerNotInBatch  NotRun)  ListTooSlow  TooManyRequests
+    │       Overloaded (also NoDescriptors  AuditDown  AnswerNotSent  AnswerNotInBatch  NotRun)  ListTooSlow  TooManyRequests
     │       TooManyAtOnce  TooManyRegistrations  GoesInCircles  ParentOver  CallerGone  DeadlineBefore
     │       ChainRefused (ChainTooLong  RoleInChain  TreeTooLarge)
     ├── WorkerError             a call to a worker
@@ -533,6 +533,15 @@ class ListTooSlow(RouteError):
         super().__init__(
             f"Reading this list took longer than {seconds:g} s. Ask for less: one context, or what changed lately."
         )
+        self.retry_after = 5.0
+
+
+class AuditDown(Overloaded):
+    """The hub's audit log cannot be written, and it begins nothing that it cannot record ({setting}). Nothing was done."""
+
+    def __init__(self) -> None:
+        RouteError.__init__(self)
+        self.setting = "audit_required"
         self.retry_after = 5.0
 
 

@@ -9,17 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
-import logging.handlers
 import math
 import os
 import re
 import sys
 import time
-from io import TextIOWrapper
-from pathlib import Path
 from typing import IO, Any
-
-from rolecall.system.files import private
 
 AUDIT = "rolecall.audit"
 """The logger of the audit trail."""
@@ -68,27 +63,6 @@ def setup_unless_done(level: str = "info", format: str = "auto") -> None:
     """The same for a worker, whose module may have set up its own log: then that stays."""
     if not logging.getLogger().handlers:
         setup(level, format)
-
-
-def set_up_audit(name: str, path: Path | None) -> None:
-    """The audit trail: an append-only file, one JSON object per line. None: no trail."""
-    audit = logging.getLogger(name)
-    audit.propagate = False
-    for old in tuple(audit.handlers):
-        audit.removeHandler(old)
-        old.close()
-    audit.setLevel(logging.CRITICAL + 1 if path is None else logging.INFO)
-    if path is not None:
-        handler = PrivateFileHandler(path, encoding="utf-8", delay=True)
-        handler.setFormatter(JsonFormatter())
-        audit.addHandler(handler)
-
-
-class PrivateFileHandler(logging.handlers.WatchedFileHandler):
-    """Creates its file readable only by its owner. The permissions of a file that exists stay as they are."""
-
-    def _open(self) -> TextIOWrapper:
-        return open(self.baseFilename, "a", encoding=self.encoding, errors=self.errors, opener=private)
 
 
 class JsonFormatter(logging.Formatter):

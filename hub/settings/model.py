@@ -372,8 +372,12 @@ class Settings(BaseSettings):
     With another key, secrets stored before cannot be read, and their webhooks fail."""
 
     audit_log: LocalPath | None = Field(None, json_schema_extra={"default": "no trail is kept"})
-    """File of the audit trail: who enrolled, sent, cancelled, and who was refused.
-    One JSON line per entry, never message contents. It only grows: use log rotation."""
+    """File of the audit trail: who enrolled, sent, cancelled and erased, who was refused, and which tokens changed.
+    One JSON line per entry, never message contents. It only grows: rename it, and the hub begins a new one."""
+
+    audit_required: Switch = False
+    """Whether the hub does nothing that it cannot record in audit_log. Such a request is recorded before it begins, too.
+    true: while the file cannot be written, all requests but cards, health, reads and heartbeats get OVERLOADED."""
 
     log_level: Choice[Literal["debug", "info", "warning", "error"]] = "info"
     """The lowest level that is logged.
@@ -515,6 +519,8 @@ def load(
     if ("tls_cert" in origins) != ("tls_key" in origins):
         one, other = ("tls_cert", "tls_key") if "tls_cert" in origins else ("tls_key", "tls_cert")
         problems.append(f"{other}: is missing. {one} ({origins[one]}) needs it.")
+    if settings is not None and settings.audit_required and settings.audit_log is None:
+        problems.append(f"audit_log: is missing. audit_required ({origins['audit_required']}) needs it.")
     if settings is None or problems:
         raise ConfigError(problems)
     if "heartbeat" not in origins and settings.heartbeat != _HEARTBEAT:

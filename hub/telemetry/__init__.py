@@ -1,1 +1,1 @@
-"""The hub's metrics."""
+"""The hub's metrics, and the file of its audit log."""

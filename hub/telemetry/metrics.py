@@ -106,6 +106,8 @@ FAMILIES = {
             ("reason",),
             "Requests and connections that were refused before they became calls: no token, too large, overloaded, …",
         ),
+        Family("tokens_readable", "gauge", (), "1, or 0 while the token file cannot be used and its tokens are refused."),
+        Family("audit_lost_total", "counter", (), "Entries that could not be written to the audit log."),
         Family("event_loop_lag_seconds", "gauge", (), "Delay of the event loop when it was last measured."),
     )
 }
@@ -129,11 +131,22 @@ class _Histogram:
 
 
 class Metrics:
-    """An Observer that counts. `workers` returns the live registrations, `shares` the use of what is scarce."""
+    """An Observer that counts. The arguments return what is read at each scrape: the live registrations, the use of what is
+    scarce, whether the token file can be read, how many entries of the audit log were lost.
+    """
 
-    def __init__(self, workers: Callable[[], Iterable[Registration]], shares: Callable[[], Iterable[ShareUse]] = tuple) -> None:
+    def __init__(
+        self,
+        workers: Callable[[], Iterable[Registration]],
+        shares: Callable[[], Iterable[ShareUse]] = tuple,
+        *,
+        tokens_readable: Callable[[], bool] = lambda: True,
+        audit_lost: Callable[[], int] = int,
+    ) -> None:
         self._workers = workers
         self._shares = shares
+        self._tokens_readable = tokens_readable
+        self._audit_lost = audit_lost
         self._roles: set[str] = set()
         self._currencies: set[str] = set()
         self._roles_read_at = -1.0
@@ -256,6 +269,8 @@ class Metrics:
         self._count_workers()
         self._count_shares()
         self._counts["event_loop_lag_seconds"][()] = self._lag
+        self._counts["tokens_readable"][()] = float(self._tokens_readable())
+        self._counts["audit_lost_total"][()] = self._audit_lost()
         yield InfoMetricFamily(f"{PREFIX}build", FAMILIES["build_info"].about, _build())
         for name, values in self._counts.items():
             if name != "build_info":

@@ -15,6 +15,8 @@ if sys.platform == "darwin":
 
 _BINARY: int = getattr(os, "O_BINARY", 0)
 """Without it, Windows changes the ends of lines."""
+APPEND: int = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)
+"""Flags of `private`. A pipe whose reader takes nothing refuses, and does not make its writer wait."""
 _PATIENCE = 1.0 if sys.platform == "win32" else 0.0
 """Seconds. Windows neither replaces nor deletes a file that somebody has open, be it a virus scanner for a moment."""
 _POLL = 0.02

@@ -188,11 +188,12 @@ def test_the_audit_log_records_who_did_what_and_no_content(tmp_path: Path) -> No
     lines = [json.loads(line) for line in audit_file.read_text().splitlines()]
     assert [(line["event"], line.get("who"), line["on"], line["outcome"]) for line in lines] == [
         ("message/send", "anna", "nobody", "role_unknown"),
-        ("turned away", None, "/agents/nobody/", "Unauthenticated"),
-        ("turned away", "board", "/agents/nobody/", "Forbidden"),
-        ("turned away", "board", "/agents/nobody/v1/message:send", "Forbidden"),
-        ("erase", "anna", "t-1", "TaskNotFound"),
+        ("turned away", None, "/agents/nobody/", "unauthenticated"),
+        ("turned away", "board", "/agents/nobody/", "forbidden"),
+        ("turned away", "board", "/agents/nobody/v1/message:send", "forbidden"),
+        ("erase", "anna", "t-1", "task_not_found"),
         ("erase", "anna", "holder anna, context c-1", "ok"),
     ]
+    assert {line["peer"] for line in lines} == {"127.0.0.1"}
     assert "whispered" not in audit_file.read_text() + hub.output
     assert token not in audit_file.read_text() + hub.output

@@ -66,6 +66,32 @@ async def test_a_hub_without_its_last_token_stays_locked_after_a_restart_until_t
         assert (status, (await http.get("/agents")).status_code) == (200, 401)
 
 
+async def test_a_hub_that_cannot_read_its_tokens_names_the_cause_at_its_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / FILE_NAME).write_text("{")
+    async with started(tmp_path) as http:
+        assert (await http.get("/registry/agents")).status_code == 401
+        assert "the token file cannot be used" in caplog.text and "has none now" not in caplog.text
+    caplog.clear()
+    async with started(tmp_path, admin_token="t" * 40) as http:
+        (error,) = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert f"{tmp_path / FILE_NAME} is not a token file" in vars(error)["why"]
+        refused = await http.get("/registry/agents", headers={"X-API-Key": "rc_other"})
+        assert (refused.status_code, refused.json()["reason"]) == (401, "NO_TOKENS")
+        assert "cannot read its token file" in refused.json()["detail"]
+        shown = {"X-API-Key": "t" * 40}
+        assert "a2a_hub_tokens_readable 0.0" in (await http.get("/metrics", headers=shown)).text
+        assert (await http.get("/readyz", headers=shown)).text == "not ready: tokens\n"
+        (tmp_path / FILE_NAME).write_text('{"tokens": []}')
+        for _ in range(100):
+            if (ready := await http.get("/readyz")).status_code == 200:
+                break
+            await asyncio.sleep(0.05)
+        assert ready.text == "ok\n"
+        assert "a2a_hub_tokens_readable 1.0" in (await http.get("/metrics", headers=shown)).text
+
+
 async def test_a_hub_stays_locked_without_the_token_that_it_was_started_with(tmp_path: Path) -> None:
     async with started(tmp_path, admin_token="t" * 40) as http:
         assert (await http.get("/agents", headers={"X-API-Key": "t" * 40})).status_code == 200

@@ -12,7 +12,7 @@ from hub.core.shares.answers import AnswerShare
 from hub.inbound.a2a.operations import OperationCall, Operations, right_for
 from hub.inbound.a2a.sse_response import EventStream, StreamEncoder, opening
 from hub.inbound.a2a.unsent import send_answer
-from hub.inbound.middleware.audit import record, record_call
+from hub.inbound.middleware.audit import record_call, record_refusal
 from hub.inbound.middleware.authentication import require
 from hub.inbound.middleware.headers import PARENT, extension_headers, is_task_wanted, read_parent_call
 from hub.inbound.middleware.request import Request
@@ -109,7 +109,7 @@ class Calls:
             fault = counted.fail(error)
             return Answered(framing.error(fault), fault, error)
         finally:
-            counted.end()
+            counted.end(request)
 
     async def refuse(self, request: Request, error: HubError, framing: Framing) -> None:
         """Answer a request that is no call, or whose answer cannot be sent."""
@@ -121,8 +121,7 @@ class Calls:
         fault = fault_of(error, framing.faults)
         self._observer.refused(fault.reason.lower())
         if isinstance(error, AccessError):
-            caller = request.principal.caller if request.principal is not None else None
-            record(caller, "turned away", request.path, type(error).__name__)
+            record_refusal(request.scope, error)
         return fault
 
     async def _stream(self, request: Request, call: OperationCall, framing: Framing) -> None:
@@ -148,7 +147,7 @@ class Calls:
             else:
                 await framing.send_error(request, counted.fail(error), error, parsed=True)
         finally:
-            counted.end()
+            counted.end(request)
 
 
 class _Counted:
@@ -173,10 +172,10 @@ class _Counted:
         self.outcome = fault.reason.lower()
         return fault
 
-    def end(self) -> None:
+    def end(self, request: Request) -> None:
         seconds, method = time.perf_counter() - self._started, self._call.operation
         self._observer.call_ended(self._role, method, self.outcome, seconds)
-        record_call(self._call.caller, method, self._role, self.outcome)
+        record_call(request.scope, self._call, self._role, self.outcome)
         if log.isEnabledFor(logging.DEBUG):
             call_id = self._framing.call_id.decode()[:80]
             fields = {"event": "call", "call": call_id, "method": method, "role": self._role, "outcome": self.outcome}

@@ -8,7 +8,7 @@ from typing import Any
 from hub.inbound.a2a.batches import Batches
 from hub.inbound.a2a.calls import Calls
 from hub.inbound.a2a.operations import OperationCall
-from hub.inbound.middleware.audit import record
+from hub.inbound.middleware.audit import record_refusal
 from hub.inbound.middleware.headers import PARENT, extension_headers, read_call_headers, version_of
 from hub.inbound.middleware.rate_limiter import counted_caller
 from hub.inbound.middleware.refusal import BODY_UNREAD
@@ -108,12 +108,7 @@ class JsonRpc:
 
     def _refuse_entry(self, request: Request, entry: Any, error: RouteError) -> bytes:
         framing = _framing(entry)
-        record(
-            request.principal.caller if request.principal is not None else None,
-            "turned away",
-            request.path,
-            type(error).__name__,
-        )
+        record_refusal(request.scope, error)
         return framing.error(self._calls.refused(request, error, framing))
 
     async def _entry(self, target: Target, request: Request, entry: Any) -> bytes:

@@ -396,11 +396,15 @@ class Redelivery(Answer):
 
 
 class Checks(Answer):
-    """`descriptors`: none was lacking in the last ten seconds."""
+    """`descriptors`: none was lacking in the last ten seconds. `tokens`: the token file can be read, if there is one. `audit`:
+    the last entry of the audit log was written, if there is one.
+    """
 
     store: bool
     taking_calls: bool
     descriptors: bool
+    tokens: bool
+    audit: bool
 
 
 class Ready(Answer):

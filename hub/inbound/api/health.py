@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import UNSET
 from msgspec.structs import asdict
@@ -18,6 +18,8 @@ from hub.inbound.api.application import reply
 from hub.inbound.api.operation import operation
 from hub.inbound.api.requests import HealthQuery
 from hub.inbound.middleware.authentication import holder, may, operators_view, sees_all, viewer
+from hub.ports.audit import AuditLog
+from hub.ports.identity import Tokens
 from hub.ports.state.engine import Engine
 from rolecall import __version__
 from rolecall.errors import HubWide, StoreError
@@ -30,13 +32,46 @@ _WELCOME = """<!doctype html><meta charset="utf-8"><title>Rolecall</title>
 _READINESS = {"text/plain": str, "application/json": Ready}
 
 
+class Readiness:
+    """Whether the hub takes calls. `audit_required`: none while the audit log cannot be written."""
+
+    def __init__(
+        self, hub: Hub, engine: Engine, shares: Shares, tokens: Tokens, audit_log: AuditLog | None, *, audit_required: bool
+    ) -> None:
+        self._hub = hub
+        self._engine = engine
+        self._shares = shares
+        self._tokens = tokens
+        self._audit_log = audit_log
+        self._audit_required = audit_required
+
+    async def checks(self) -> Checks:
+        try:
+            await self._engine.ping()
+            store = True
+        except StoreError:
+            store = False
+        return Checks(
+            store=store,
+            taking_calls=not self._hub.draining,
+            descriptors=self._shares.descriptors.enough,
+            tokens=not self._tokens.problem,
+            audit=self._audit_log is None or not self._audit_log.failure,
+        )
+
+    def missing(self, checks: Checks) -> Sequence[str]:
+        """The checks without which no call is taken."""
+        names = [name for name, fine in asdict(checks).items() if not fine]
+        return names if self._audit_required else [name for name in names if name != "audit"]
+
+
 def add_operations(
     app: Quart,
     hub: Hub,
     directory: Directory,
-    engine: Engine,
     shares: Shares,
     disk_growth: GrowthWatch,
+    readiness: Readiness,
     *,
     metrics: Callable[[], bytes],
     metrics_type: str,
@@ -56,8 +91,8 @@ def add_operations(
     @app.get("/readyz")
     @operation("Whether the hub takes calls.", answers={200: _READINESS, 503: _READINESS})
     async def ready(query: HealthQuery) -> Response:
-        checks = await _checks(hub, engine, shares)
-        missing = [name for name, fine in asdict(checks).items() if not fine]
+        checks = await readiness.checks()
+        missing = readiness.missing(checks)
         status = 503 if missing else 200
         if query.verbose is not None:
             return reply(Ready(ready=not missing, checks=checks), status)
@@ -67,7 +102,7 @@ def add_operations(
     @app.get("/health")
     @operation("A summary of the hub's health.")
     async def health() -> HealthReport:
-        checks = await _checks(hub, engine, shares)
+        checks = await readiness.checks()
         live = directory.live(viewer())
         report = HealthReport(
             status="ok" if all(asdict(checks).values()) else "degraded",
@@ -103,12 +138,3 @@ def _disk_use(workspace: str, shares: Shares, disk_growth: GrowthWatch) -> DiskU
         use.per_day = round(growth.per_day)
         use.full_in_days = UNSET if growth.full_in_days is None else round(growth.full_in_days, 1)
     return use
-
-
-async def _checks(hub: Hub, engine: Engine, shares: Shares) -> Checks:
-    try:
-        await engine.ping()
-        store = True
-    except StoreError:
-        store = False
-    return Checks(store=store, taking_calls=not hub.draining, descriptors=shares.descriptors.enough)

@@ -16,8 +16,7 @@ from hub.inbound.api.answers import FileStore, Lease
 from hub.inbound.api.offers import check_name, read_beat, read_flat_name, read_offer, read_proof, read_ttl, read_worker
 from hub.inbound.api.operation import Operation, documented, operation_of
 from hub.inbound.api.requests import Enrolment, FlatEnrolment, Heartbeat, InstanceInPath, RoleInPath, WorkerInPath
-from hub.inbound.middleware.audit import recorded
-from hub.inbound.middleware.authentication import require
+from hub.inbound.middleware.audit import recorded, required
 from hub.inbound.middleware.refusal import BODY_UNREAD, retry_after_of
 from hub.inbound.middleware.request import Request
 from hub.ports.identity import Vault
@@ -114,10 +113,10 @@ class Leases:
 
     async def __call__(self, request: Request, call: LeaseCall) -> None:
         try:
-            principal = require(request.principal, Right.ENROL)
+            principal = required(request.scope, request.principal, Right.ENROL)
             own = call.route.operation
             body = own.read_body(await self._read(request, required=own.body_required))
-            granted = await call.route.handler(principal, *call.parameters, body)
+            granted = await call.route.handler(request, principal, *call.parameters, body)
         except ClientDisconnected:
             return
         except HubError as error:
@@ -126,23 +125,25 @@ class Leases:
         await request.answer(dump(self._lease_of(granted)), status=201 if granted.is_new else 200)
 
     @documented("Enrol a worker. Repeating it is harmless.", *_ENROL_ERRORS, answers=_ENROLLED)
-    async def enrol(self, principal: Principal, role: RoleInPath, instance: InstanceInPath, body: Enrolment) -> GrantedLease:
+    async def enrol(
+        self, request: Request, principal: Principal, role: RoleInPath, instance: InstanceInPath, body: Enrolment
+    ) -> GrantedLease:
         check_name(role, instance)
-        return await self._enrol(principal, body, WorkerId(role, instance))
+        return await self._enrol(request, principal, body, WorkerId(role, instance))
 
     @documented("Enrol a worker, with its name in the body.", *_ENROL_ERRORS, answers=_ENROLLED)
-    async def enrol_flat(self, principal: Principal, body: FlatEnrolment) -> GrantedLease:
-        return await self._enrol(principal, body, read_flat_name(body))
+    async def enrol_flat(self, request: Request, principal: Principal, body: FlatEnrolment) -> GrantedLease:
+        return await self._enrol(request, principal, body, read_flat_name(body))
 
     @documented("Renew a lease.", *LEASE_ERRORS, answers={200: Lease})
-    async def beat(self, principal: Principal, name: WorkerInPath, body: Heartbeat) -> GrantedLease:
+    async def beat(self, request: Request, principal: Principal, name: WorkerInPath, body: Heartbeat) -> GrantedLease:
         return await self._directory.beat(principal, read_worker(name), read_proof(body), read_beat(body))
 
-    async def _enrol(self, principal: Principal, body: Enrolment, worker: WorkerId) -> GrantedLease:
+    async def _enrol(self, request: Request, principal: Principal, body: Enrolment, worker: WorkerId) -> GrantedLease:
         offer = read_offer(body, worker, max_card=self._max_card)
         if body.authorization:
             offer = replace(offer, credential=b64encode(self._vault.seal(body.authorization.encode())).decode())
-        with recorded(principal.caller, "enrol", str(worker)):
+        with recorded(request.scope, "enrol", str(worker)):
             return await self._directory.enrol(principal, offer, boot=body.boot or "", ttl=read_ttl(body))
 
     async def _read(self, request: Request, *, required: bool) -> JsonObject:

@@ -18,7 +18,8 @@ from quart import Response, request
 
 from hub.inbound.api.application import json_object, reply
 from hub.inbound.api.validation import Body, Query, has_required, members_of, validate
-from hub.inbound.middleware.authentication import caller
+from hub.inbound.middleware.audit import required
+from hub.inbound.middleware.authentication import own_scope, principal_of
 from hub.inbound.middleware.request import Request
 from rolecall.errors import HubError
 from rolecall.model.a2a import JsonObject
@@ -64,7 +65,7 @@ def operation(
         @wraps(handler)
         async def serve(**path: str) -> Response:
             if right is not None:
-                caller(right)
+                required(own_scope(), principal_of(own_scope()), right)
             given: dict[str, Any] = dict(validate(own.path, path)) if own.path is not None else {}
             if own.query is not None:
                 given["query"] = validate(own.query, _query(own.query))

@@ -28,7 +28,7 @@ from hub.inbound.api.operation import EVENTS, operation
 from hub.inbound.api.requests import AgentFilter, DrainRequest, FeedQuery, Proof, ProofInQuery, WorkerInPath
 from hub.inbound.feeds.stream import Feeds
 from hub.inbound.middleware.audit import recorded
-from hub.inbound.middleware.authentication import caller, enroller
+from hub.inbound.middleware.authentication import caller, enroller, own_scope
 from rolecall.errors import LeaseError, LeaseSuperseded, LeaseUnknown, OfferInvalid, Overloaded
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import AgentQuery
@@ -51,7 +51,7 @@ def add_registry(app: Quart, directory: Directory, feeds: Feeds, *, keep_alive: 
             query.lease or None if body.lease is UNSET else proof.secret,
         )
         try:
-            with recorded(caller(), "withdraw", name):
+            with recorded(own_scope(), "withdraw", name):
                 await directory.withdraw(enroller(), read_worker(name), proof)
         except (LeaseUnknown, LeaseSuperseded) as error:
             return _unregistered(error)
@@ -61,7 +61,7 @@ def add_registry(app: Quart, directory: Directory, feeds: Feeds, *, keep_alive: 
     @operation("Give a worker no new tasks.", OfferInvalid, LeaseUnknown, right=Right.OPERATE)
     async def drain(name: WorkerInPath, body: DrainRequest) -> Agent:
         reason = str(body.reason or "drained by an operator")[:200]
-        with recorded(caller(), "drain", name):
+        with recorded(own_scope(), "drain", name):
             drained = await directory.drain(caller(), read_worker(name), reason)
         return _item(directory, drained)
 
@@ -70,7 +70,7 @@ def add_registry(app: Quart, directory: Directory, feeds: Feeds, *, keep_alive: 
         "Have the hub connect to a worker's address, and read its card again.", OfferInvalid, LeaseUnknown, right=Right.OPERATE
     )
     async def probe(name: WorkerInPath) -> ProbeResult:
-        with recorded(caller(), "probe", name):
+        with recorded(own_scope(), "probe", name):
             probed, reached = await directory.probe(caller(), read_worker(name))
         return ProbeResult(name=str(probed.worker), url=probed.offer.url, reachable=reached)
 

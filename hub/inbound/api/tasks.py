@@ -33,7 +33,7 @@ from hub.inbound.api.downloads import DOWNLOAD, download, download_stored
 from hub.inbound.api.operation import operation
 from hub.inbound.api.requests import ArtifactQuery, EraseQuery, LogQuery, Position, Segment, TaskFilter, UsageFilter
 from hub.inbound.middleware.audit import recorded
-from hub.inbound.middleware.authentication import caller, may, token
+from hub.inbound.middleware.authentication import caller, may, own_scope, token
 from rolecall.errors import (
     ArtifactNotFound,
     ArtifactUnreadable,
@@ -78,17 +78,22 @@ def add_tasks(app: Quart, hub: Hub, uses: OpenUses) -> None:
     @app.delete("/registry/tasks")
     @operation("Erase the tasks of a context, or of a holder.", InvalidParams, Overloaded, right=Right.CALL)
     async def erase_all(query: EraseQuery) -> Erased:
-        owner = caller() if query.holder is None else Caller(caller(Right.OPERATE).workspace, query.holder)
         if query.context_id is None and query.holder is None:
             raise InvalidParams("Name what to erase: ?context_id= a context of yours, or ?holder= the holder of the tasks.")
-        with recorded(caller(), "erase", f"holder {owner.name}, context {query.context_id or 'any'}"):
-            return Erased(*await hub.erasure.all_of(owner, query.context_id))
+        name = query.holder or caller().name
+        with recorded(own_scope(), "erase", f"holder {name}, context {query.context_id or 'any'}") as facts:
+            owner = caller() if query.holder is None else Caller(caller(Right.OPERATE).workspace, query.holder)
+            erased = await hub.erasure.all_of(owner, query.context_id)
+            facts["count"] = erased.tasks
+        return Erased(*erased)
 
     @app.delete("/registry/tasks/<task>")
     @operation("Erase a task.", TaskNotFound, right=Right.CALL)
     async def erase(task: Segment) -> Erased:
-        with recorded(caller(), "erase", task):
-            return Erased(*await hub.erasure.task(caller(), TaskId(task)))
+        with recorded(own_scope(), "erase", task) as facts:
+            erased = await hub.erasure.task(caller(), TaskId(task))
+            facts["count"] = erased.tasks
+        return Erased(*erased)
 
     @app.get("/registry/tasks/<task>/events")
     @operation("A page of a task's log, as it is stored.", TaskNotFound, Overloaded)

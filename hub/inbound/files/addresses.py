@@ -20,7 +20,7 @@ from hub.inbound.api.requests import Conditions, FileInPath, UploadPiece, Upload
 from hub.inbound.api.validation import Query, members_of, validate
 from hub.inbound.files.sending import send_content
 from hub.inbound.files.upload_body import UploadBody
-from hub.inbound.middleware.audit import record, recorded
+from hub.inbound.middleware.audit import outcome_of, record, recorded, required
 from hub.inbound.middleware.authentication import require
 from hub.inbound.middleware.headers import PARENT, read_parent_call
 from hub.inbound.middleware.refusal import retry_after_of
@@ -111,7 +111,7 @@ class FileAddresses:
 
     async def __call__(self, request: Request, call: FileCall) -> None:
         try:
-            require(request.principal, _right(request))
+            required(request.scope, request.principal, _right(request))
             own = operation_of(call.handler)
             given: dict[str, Any] = {"file": _file_id(call.file)} if call.file else {}
             if own.query is not None:
@@ -133,9 +133,9 @@ class FileAddresses:
         try:
             stored = await self._files.create(new, body, whole=whole)
         except HubError as error:
-            record(owner, "upload", "", type(error).__name__)
+            record(request.scope, "upload", "", outcome_of(error), caller=owner)
             raise
-        record(owner, "upload", stored.id, "ok")
+        record(request.scope, "upload", stored.id, caller=owner)
         headers = [(b"location", self._files.url_of(stored.id).encode("ascii")), *self._state(stored)]
         await self._answer(request, stored, 201, headers)
 
@@ -153,7 +153,7 @@ class FileAddresses:
         owner, task = await self._sender(request)
         _length(request)
         body, whole = UploadBody(request), query.complete != "?0"
-        with recorded(owner, "upload", file):
+        with recorded(request.scope, "upload", file, caller=owner):
             stored = await self._files.add(owner, FileId(file), body, offset=query.offset, whole=whole, task=task)
         await self._answer(request, stored, 200, self._state(stored))
 
@@ -178,7 +178,7 @@ class FileAddresses:
     @documented("Delete a file that no task has.", FileNotFound, FileBound, answers={204: None})
     async def delete(self, request: Request, file: FileInPath) -> None:
         owner = require(request.principal, _right(request)).caller
-        with recorded(owner, "delete file", file):
+        with recorded(request.scope, "delete file", file):
             await self._files.delete(owner, FileId(file))
         await _send_head(request, 204, ())
 

@@ -13,7 +13,7 @@ from hub.inbound.a2a.rest import Rest
 from hub.inbound.api.leases import Leases
 from hub.inbound.files.addresses import PATH as FILES_PATH
 from hub.inbound.files.addresses import FileAddresses
-from hub.inbound.middleware.audit import record
+from hub.inbound.middleware.audit import record_refusal
 from hub.inbound.middleware.authentication import Authenticator, is_role_address, reads_card
 from hub.inbound.middleware.call_turns import CallTurns
 from hub.inbound.middleware.fair_scheduler import FairScheduler
@@ -104,9 +104,7 @@ class AsgiMiddleware:
                 with self._messages.hold(_workspace(request), body_memory):
                     await self._serve(request, target, only)
         except (AccessError, BodyTooLarge, Overloaded, TooManyRequests, TooManyAtOnce) as error:
-            record(
-                request.principal.caller if request.principal is not None else None, "turned away", path, type(error).__name__
-            )
+            record_refusal(request.scope, error)
             fault = fault_of(error)
             self._observer.refused(fault.reason.lower())
             await _refuse(request, error, fault, rpc=target is not None)

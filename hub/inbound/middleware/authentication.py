@@ -208,10 +208,20 @@ def viewer() -> Caller:
     return found.caller if found is not None else Caller(LOCAL.workspace, "")
 
 
+def principal_of(scope: Scope) -> Principal | None:
+    """Of a request that was admitted. None: it has none, or was refused."""
+    found: Principal | None = scope.get(_KEY)
+    return found
+
+
+def own_scope() -> Scope:
+    """The scope of the current Quart request."""
+    return cast(Scope, request.scope)
+
+
 def _principal() -> Principal | None:
     """The principal of the current Quart request."""
-    found: Principal | None = cast(Scope, request.scope)[_KEY]
-    return found
+    return principal_of(own_scope())
 
 
 def _token(headers: dict[bytes, bytes]) -> str | None:

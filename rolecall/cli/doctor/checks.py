@@ -33,6 +33,10 @@ _NO_TOKEN = """\
 on the hub's machine: rolecall tokens new --name me --kind admin
 then set ROLECALL_TOKEN to what it prints, or use --token"""
 _OTHER_TOKEN = f"it is mistyped, has expired or was revoked, or belongs to another hub\n{_NO_TOKEN}"
+_FIX_OF = {
+    "tokens": "the hub cannot use its token file and refuses the tokens in it: its log says why (tokens_unreadable)",
+    "audit": "the hub cannot write its audit log: its log says why (audit_failed)",
+}
 _UNREACHABLE = (
     "is its process alive, and does it listen there? for a hub on another machine: rolecall worker run --host 0.0.0.0\n"
     "is that its address as the hub sees it? in a container 127.0.0.1 is the container: rolecall worker run --url URL\n"
@@ -92,7 +96,9 @@ async def _hub(hub: HubClient) -> Check:
         return failed("hub", f"what answers at {hub.url} is not a hub", fix, EXIT_CODES["NOT_A_HUB"])
     if health.get("status") != "ok":
         missing = ", ".join(name for name, ok in health["checks"].items() if not ok)
-        return failed("hub", f"{hub.url} is not healthy: {missing}", "see its log", EXIT_CODES["NOT_WELL"])
+        hints = [_FIX_OF[name] for name, ok in health["checks"].items() if not ok and name in _FIX_OF]
+        fix = "\n".join(hints) or "see its log"
+        return failed("hub", f"{hub.url} is not healthy: {missing}", fix, EXIT_CODES["NOT_WELL"])
     disk = f", {disk_use(found)}" if isinstance(found := health.get("disk"), dict) else ""
     return passed("hub", f"{hub.url}, version {health.get('version')}, {took}{disk}")
 

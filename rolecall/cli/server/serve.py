@@ -45,10 +45,8 @@ def dev(file: Path | None, no_logs: bool, **values: Any) -> None:
 def _set_up_logs(settings: Settings) -> None:
     """Before the hub is imported, so that libraries do not add handlers to the root logger."""
     from rolecall import log
-    from rolecall.log import AUDIT
 
     log.setup(settings.log_level, settings.log_format)
-    log.set_up_audit(AUDIT, settings.audit_log)
 
 
 def _print_address(settings: Settings) -> Callable[[str], None]:

@@ -110,6 +110,7 @@ def test_a_probe_needs_an_admin_token(healthy_hub: ScriptedHub, capsys: pytest.C
         (Response("<html>hello</html>"), 3, "no hub"),
         (Response({"status": "ok"}), 3, "is not a hub"),
         (Response({**HEALTH, "status": "degraded", "checks": {"store": False}}), 3, "not healthy: store"),
+        (Response({**HEALTH, "status": "degraded", "checks": {"tokens": False}}), 3, "not healthy: tokens"),
         (Response({}, 404), 3, "404"),
     ],
 )
@@ -121,6 +122,16 @@ def test_a_server_that_is_not_a_healthy_hub_ends_the_checks(
     assert ended == code
     assert list(found) == ["settings", "hub"]
     assert text in found["hub"]["about"]
+
+
+def test_a_check_that_the_hub_fails_has_its_own_advice(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    for checks, hints in (
+        ({"tokens": False, "audit": False}, ["tokens_unreadable", "audit_failed"]),
+        ({"x": False}, ["see its log"]),
+    ):
+        hub.on("GET /health", Response({**HEALTH, "status": "degraded", "checks": {"store": True, **checks}}))
+        lines = run_doctor(capsys)[1]["hub"]["fix"].splitlines()
+        assert len(lines) == len(hints) and all(word in line for word, line in zip(hints, lines, strict=True))
 
 
 def test_an_unreachable_hub_exits_with_3(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,6 @@ import io
 import json
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -147,28 +146,3 @@ def test_setup_called_twice_writes_every_line_once() -> None:
     stream = _set_up()
     logging.getLogger("x").info("a")
     assert len(_json_lines(stream)) == 1
-
-
-def test_the_audit_trail_is_created_for_its_owner_alone_also_after_a_rotation(tmp_path: Path) -> None:
-    path = tmp_path / "audit.log"
-    telemetry_log.set_up_audit("test.audit", path)
-    try:
-        logging.getLogger("test.audit").info("one")
-        path.rename(tmp_path / "audit.log.1")
-        logging.getLogger("test.audit").info("two")
-    finally:
-        telemetry_log.set_up_audit("test.audit", None)
-    assert [file.stat().st_mode & 0o777 for file in (path, tmp_path / "audit.log.1")] == [0o600, 0o600]
-    assert [json.loads(line)["event"] for line in path.read_text().splitlines()] == ["two"]
-
-
-def test_the_permissions_of_an_audit_trail_that_exists_stay(tmp_path: Path) -> None:
-    path = tmp_path / "audit.log"
-    path.touch()
-    path.chmod(0o640)
-    telemetry_log.set_up_audit("test.audit", path)
-    try:
-        logging.getLogger("test.audit").info("one")
-    finally:
-        telemetry_log.set_up_audit("test.audit", None)
-    assert path.stat().st_mode & 0o777 == 0o640
