@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -194,6 +195,30 @@ def create_app(
                 yield
 
     return app
+
+
+def problems_of(settings: Settings, agents: Sequence[AgentSetting]) -> Sequence[str]:
+    """Why the hub would not start as `rolecall serve`, except for its certificate; and what it would warn of and ignore. It
+    changes nothing.
+    """
+    place = Place.of(settings, settings.port)
+    problems = []
+    tokens = TokenBook(_token_file(settings), shared=settings.admin_token)
+    if tokens.problem or (place.exposed and tokens.empty):
+        problems.append(tokens.problem or place.why_tokens)
+    problems += [f"push_allowed_cidrs: {text!r} is not a network." for text in read_networks(settings.push_allowed_cidrs)[1]]
+    problems += refusals(lambda: check_agents(settings, agents, place))
+    if (path := settings.audit_log) is not None:
+        problems += refusals(lambda: check_audit(path))
+    return problems
+
+
+def refusals(check: Callable[[], object]) -> Sequence[str]:
+    try:
+        check()
+    except ConfigError as error:
+        return error.problems
+    return ()
 
 
 def check_agents(settings: Settings, agents: Sequence[AgentSetting], place: Place | None = None) -> None:
@@ -421,8 +446,11 @@ def needs_tokens(settings: Settings) -> bool:
 
 def _tokens(settings: Settings, on_change: OnChange | None = None) -> TokenBook:
     mark = settings.data_dir / TOKENS_MARK if settings.store != "memory:" else None
-    path = settings.tokens or (settings.data_dir / TOKENS_FILE if settings.store != "memory:" else None)
-    return TokenBook(path, mark=mark, shared=settings.admin_token, on_change=on_change)
+    return TokenBook(_token_file(settings), mark=mark, shared=settings.admin_token, on_change=on_change)
+
+
+def _token_file(settings: Settings) -> Path | None:
+    return settings.tokens or (settings.data_dir / TOKENS_FILE if settings.store != "memory:" else None)
 
 
 def _token_changed(change: TokenChange, entry: TokenEntry) -> None:

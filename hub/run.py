@@ -21,7 +21,7 @@ from hypercorn.config import Config
 from hypercorn.utils import LifespanFailureError
 from quart import Quart
 
-from hub.app import Rolecall, Wrap, check_agents, create_app, parts_of, unchanged
+from hub.app import Rolecall, Wrap, check_agents, create_app, parts_of, problems_of, refusals, unchanged
 from hub.core.shares.descriptors import Descriptors
 from hub.descriptors import out_of_descriptors, raise_limit, refused_at_once
 from hub.inbound.middleware.refusal import refusal_of
@@ -118,6 +118,13 @@ async def serve(
                 log.info("shutting down", extra={"event": "draining", "tasks": len(rolecall.hub.relays)})
                 rolecall.drain()
                 await http_server.close(settings.drain)
+
+
+def check(settings: Settings, agents: Agents = ()) -> None:
+    """ConfigError: all that `serve` would refuse, or warn of and ignore. It changes nothing."""
+    problems = [*problems_of(settings, agents), *refusals(lambda: _certificate(settings))]
+    if problems:
+        raise ConfigError(problems)
 
 
 async def _reload(reload: Reload, settings: Settings, rolecall: Rolecall) -> None:

@@ -39,6 +39,7 @@ def configuration() -> str:
         "folder, or named by `--config` or `ROLECALL_CONFIG`), else it is the default. `rolecall config show --origin`",
         "shows which. The file has one `key = value` per line. An unknown key or `ROLECALL_` variable is an error that",
         "names the nearest one. A relative path in the file is relative to the file, any other to the working folder.",
+        "`rolecall config validate` finds what `rolecall serve` would refuse.",
         "`ROLECALL_X_FILE` reads the value of `ROLECALL_X` from a file. An empty variable counts as not set.",
         "Seconds can be written as `500ms`, `90s`, `5m`, `24h`, `7d`; bytes as `512KiB`, `4MiB`.",
         "What Windows and macOS lack stands [on a page of its own](systems.md).",

@@ -343,7 +343,7 @@ class Settings(BaseSettings):
 
     push_allowed_cidrs: Texts = Field((), json_schema_extra={"aliases": ["PUSH_NOTIFICATION_ALLOWED_CIDRS"]})
     """Networks (CIDR, separated by commas) that webhooks may go to on any port, also with plain http.
-    Callers can make the hub call every address in them. An invalid network is ignored, with a warning."""
+    Callers can make the hub call every address in them. An invalid network is ignored with a warning; config validate fails."""
 
     push_retry: Seconds = Field(86_400.0, ge=1, le=7 * 86_400)
     """How long a failing webhook is retried before an event becomes a dead letter.

@@ -9,6 +9,7 @@ import pytest
 
 from hub.app import create_app, needs_tokens
 from hub.identity.tokens import FILE_NAME, new, revoke
+from hub.run import check
 from hub.settings.model import Settings
 from rolecall.errors import ConfigError
 from rolecall.model.principal import Kind, Principal
@@ -80,6 +81,13 @@ def test_a_hub_that_others_can_reach_does_not_start_after_it_has_lost_its_tokens
             create_app(_settings(tmp_path, case), port=case.port)
     else:
         assert create_app(_settings(tmp_path, case), port=case.port) is not None
+
+
+def test_a_check_of_the_settings_changes_nothing(tmp_path: Path) -> None:
+    new(tmp_path / FILE_NAME, Principal("me", Kind.ADMIN), lasts=None, now=0.0)
+    before = sorted(tmp_path.iterdir())
+    check(Settings.of(data_dir=tmp_path, audit_log=tmp_path / "audit.log", host=EVERYWHERE))
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def _settings(folder: Path, case: Case) -> Settings:

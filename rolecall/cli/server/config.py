@@ -46,11 +46,13 @@ def show_config(file: Path | None, origin: bool, as_json: bool) -> None:
 @config.command("validate")
 @_file
 def validate_config(file: Path | None) -> None:
-    """Check file and environment, and list every problem with its place. Exit code 2 if there is one."""
-    from hub.app import check_agents
+    """Check file and environment, and the files that they name, and list every problem. Exit code 2 if there is one. Run it as
+    the hub's user: it finds what `rolecall serve` would refuse, such as a certificate or tokens that it cannot read.
+    """
+    from hub.run import check
 
     loaded = load(file=file)
-    check_agents(loaded.settings, loaded.agents)
+    check(loaded.settings, loaded.agents)
     count = len(loaded.agents)
     agents = f" · {count} {'agent' if count == 1 else 'agents'}" if count else ""
     print_notice(
