@@ -17,6 +17,9 @@ from rolecall.model.ids import is_loopback
 from rolecall.setting import DEFAULT_HUB
 from worker_sdk.errors import ConfigError
 
+_TOKEN = re.compile("[!-~]+")
+"""What can stand in a header."""
+
 
 class TokenFile:
     """A token in a file, which is read again when the file changes. While it is empty or cannot be read, the token before
@@ -36,7 +39,8 @@ class TokenFile:
             found = self._path.stat()
             mark = (found.st_mtime_ns, found.st_size, found.st_ino)
             if mark != self._read_at:
-                self._token = self._path.read_text(encoding="utf-8").strip() or self._token
+                found_token = self._path.read_text(encoding="utf-8").strip()
+                self._token = found_token if _TOKEN.fullmatch(found_token) else self._token
                 self._read_at = mark
         except (OSError, UnicodeDecodeError):
             pass  # it is being replaced
@@ -100,7 +104,8 @@ def hub_address(
     env = os.environ if environment is None else environment
     url = hub_url(hub or env.get("ROLECALL_HUB") or env.get("A2A_SERVER_URL") or DEFAULT_HUB)
     trusted = ca_file or env.get("ROLECALL_CA_FILE")
-    return HubAddress(url, token or _token(env), Path(trusted) if trusted else None)
+    chosen = token or _token(env)
+    return HubAddress(url, _checked(chosen) if isinstance(chosen, str) else chosen, Path(trusted) if trusted else None)
 
 
 def hub_url(text: str) -> str:
@@ -154,10 +159,20 @@ def system_ca_file(environment: Mapping[str, str] | None = None) -> Path | None:
 
 
 def _token(env: Mapping[str, str]) -> Token | None:
-    if env.get("ROLECALL_TOKEN"):
-        return env["ROLECALL_TOKEN"]
+    if token := env.get("ROLECALL_TOKEN", "").strip():
+        return token
     path = env.get("ROLECALL_TOKEN_FILE")
     return TokenFile(path) if path else None
+
+
+def _checked(token: str) -> str | None:
+    """Without white space around it, such as the end of a line of Windows. None: nothing is left. ConfigError: it could not be
+    sent.
+    """
+    text = token.strip()
+    if text and not _TOKEN.fullmatch(text):
+        raise ConfigError("token: must be visible ASCII characters without a space between them (--token or ROLECALL_TOKEN)")
+    return text or None
 
 
 def _port(text: str | None) -> int | None:

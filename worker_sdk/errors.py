@@ -77,7 +77,7 @@ class AuthError(RolecallError):
     """The hub does not know who calls: no token, or none that it accepts."""
 
     reason = "UNAUTHENTICATED"
-    hint = "Set ROLECALL_TOKEN or ROLECALL_TOKEN_FILE."
+    hint = "Set ROLECALL_TOKEN or ROLECALL_TOKEN_FILE to a token that this hub accepts. To check one: rolecall doctor"
 
 
 class Forbidden(RolecallError):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rolecall.cli.connect import reaches_hub
-from rolecall.cli.output import print_notice
+from rolecall.cli.output import CommandError, print_notice
 from rolecall.cli.tasks.ids import whole_id
 from rolecall.cli.tasks.lists import summaries, tasks
 from rolecall.model.a2a import TaskState
@@ -103,4 +103,13 @@ async def remove(hub: HubClient, task_ids: tuple[str, ...], context_id: str | No
     whose = " of ".join(what for what in (context_id and f"context {context_id}", holder and f"holder {holder}") if what)
     if not yes:
         click.confirm(f"Erase all tasks of {whose}?", abort=True, err=True)
-    print_notice(f"erased {await hub.erase_tasks(context_id=context_id, holder=holder)} tasks of {whose}")
+    count = await hub.erase_tasks(context_id=context_id, holder=holder)
+    if not count:
+        workspace = (await hub.holder())["workspace"]
+        raise CommandError(
+            f"there is no task of {whose} in workspace {workspace}, so none was erased",
+            "NOTHING_ERASED",
+            1,
+            "is the name right, and the token of the same workspace?",
+        )
+    print_notice(f"erased {count} tasks of {whose}")

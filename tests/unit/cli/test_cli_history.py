@@ -108,6 +108,13 @@ def test_all_tasks_of_a_context_are_erased_piece_by_piece_when_it_is_confirmed(
     assert hub.requests[-1].query == "holder=anna"
 
 
+def test_an_erasure_that_finds_nothing_says_so(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.on("DELETE /registry/tasks", Response({"erased": 0, "more": False}))
+    hub.on("GET /registry/me", Response({"name": "me", "kind": "admin", "workspace": "alpha", "rights": []}))
+    assert run(["tasks", "rm", "--holder", "ana", "--yes"]) == 1
+    assert "there is no task of holder ana in workspace alpha, so none was erased" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [[], ["t1", "--context-id", "c"], ["t1", "--holder", "anna"]])
 def test_what_to_erase_is_named_in_one_way(hub: ScriptedHub, arguments: list[str]) -> None:
     assert run(["tasks", "rm", *arguments]) == 2

@@ -15,7 +15,7 @@ from tests.helpers.raw_server import LAST_CHUNK, Peer, RawServer, answer, chunk,
 from tests.unit.worker_sdk.test_client import OPEN, TASK, fast, fault, frame, status_update, streamed, text_update
 from worker_sdk import AuthError, HubClient, Lease, LeaseState
 from worker_sdk.calling.http import HubLink
-from worker_sdk.config import TokenFile
+from worker_sdk.config import TokenFile, hub_address
 from worker_sdk.errors import ConfigError
 
 pytestmark = pytest.mark.virtual_time
@@ -84,11 +84,28 @@ def test_while_the_file_is_being_replaced_the_token_stays(file: Path) -> None:
     assert str(token) == "old"
     file.write_bytes(b"\xff\xfe")
     assert str(token) == "old"
-    file.write_text("new")
+    file.write_text("half of\n")
+    assert str(token) == "old"
+    file.write_text("\tnew \r\n")
     assert str(token) == "new"
 
 
-@pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff\xfe"])
+def test_white_space_around_a_token_is_no_part_of_it() -> None:
+    for given, sent in ((" abc\r", "abc"), ("abc\n", "abc"), ("\t \r\n", None)):
+        assert hub_address(environment={"ROLECALL_TOKEN": given}).token == sent
+        assert hub_address(token=given, environment={}).token == sent
+    for unsent in ("a b", "a\nb", "t\u00f6ken", "a\x00"):
+        with pytest.raises(ConfigError, match="ROLECALL_TOKEN") as refused:
+            hub_address(environment={"ROLECALL_TOKEN": unsent})
+        assert unsent not in str(refused.value)
+
+
+def test_an_empty_token_leaves_the_file(file: Path) -> None:
+    found = hub_address(environment={"ROLECALL_TOKEN": " \r\n", "ROLECALL_TOKEN_FILE": str(file)})
+    assert str(found.token) == "old"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff\xfe", b"two\nlines\n", b"t\xc3\xb6ken"])
 def test_a_file_without_a_token_is_an_error_at_first(file: Path, content: bytes | None) -> None:
     file.unlink()
     if content is not None:
