@@ -11,17 +11,12 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.pages import blocks_of
 from tests.helpers.processes import ROOT, environment, run_json, start_worker
 from tests.helpers.reachable_hubs import ReachableHub, reachable_hubs
 
-PAGE = (ROOT / "examples/06_planner/README.md").read_text("utf-8")
+PAGE = blocks_of("examples/06_planner/README.md")
 ROLECALL = Path(sys.executable).with_name("rolecall")
-
-
-def block(kind: str) -> str:
-    found = re.search(rf"```\w+ {kind}\n(.*?)```", PAGE, re.DOTALL)
-    assert found, kind
-    return found[1]
 
 
 def run(hub: ReachableHub, *words: str) -> str:
@@ -50,11 +45,11 @@ def tree(hub: ReachableHub) -> str:
 def test_the_planner_prints_what_its_readme_shows(opened: Any, tmp_path: Path) -> None:
     with ExitStack() as stack:
         hub = stack.enter_context(opened(tmp_path / "hub"))
-        for line in block("run").splitlines():
+        for line in PAGE["run"].splitlines():
             module = line.split()[-1]
             role = module.rpartition(":")[2]
             log = tmp_path / f"{role}.log"
             stack.enter_context(start_worker(module, f"{role}:a", hub.url, log=log, env=hub.for_workers))
-        for suffix in ("", "-less"):
-            assert run(hub, *block(f"try{suffix}").split()[1:]) == block(f"expected{suffix}")
-            assert re.sub(r"  +", "  ", tree(hub)) == re.sub(r"  +", "  ", block(f"tree{suffix}"))
+        for command, printed, shown in (("try", "expected", "tree"), ("try-less", "expected-less", "tree-less")):
+            assert run(hub, *PAGE[command].split()[1:]) == PAGE[printed]
+            assert re.sub(r"  +", "  ", tree(hub)) == re.sub(r"  +", "  ", PAGE[shown])

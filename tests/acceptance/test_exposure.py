@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance import private_network
+from tests.helpers.pages import blocks_of
 from tests.helpers.processes import ROLECALL, ROOT, Process, environment, free_port, server_argv, status_of
 from tests.helpers.tools import missing
 
+COMMANDS = blocks_of("docs/howto/asgi-servers.md")
 OTHERS = ("hypercorn", "uvicorn")
 
 
@@ -70,10 +71,8 @@ def test_cards_that_name_another_port_than_the_servers_are_told_of(tmp_path: Pat
 
 @pytest.mark.parametrize("server", OTHERS)
 def test_the_commands_of_the_page_start_a_hub(tmp_path: Path, server: str) -> None:
-    page = (ROOT / "docs" / "howto" / "asgi-servers.md").read_text()
-    commands = dict(re.findall(r"^```sh (\w+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
     port = free_port()
-    text = commands[server].replace("8420", str(port)).replace(f"\n{server}", f"\nexec {server}")
+    text = COMMANDS[server].replace("8420", str(port)).replace(f"\n{server}", f"\nexec {server}")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with Process(["bash", "-euc", text], log=tmp_path / "log", env={**_data(tmp_path), "PATH": path}) as hub:
         hub.wait_until(lambda: status_of(f"http://127.0.0.1:{port}/readyz") == 200)

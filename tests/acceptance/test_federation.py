@@ -13,12 +13,12 @@ import pytest
 
 from rolecall.model.card import REPLAY_EXTENSION
 from tests.acceptance.callers import ClientStream, numbers
-from tests.acceptance.test_howto_tokens import Shell, commands_of
 from tests.helpers.client import text_message
+from tests.helpers.pages import Shell, blocks_of
 from tests.helpers.processes import HubProcess, is_live, start_announce, start_hub, start_worker, wait_for
 
 NAMES = ("a", "b", "c")
-COMMANDS = commands_of("federation.md")
+COMMANDS = blocks_of("docs/howto/federation.md")
 
 
 class Chain:

@@ -21,37 +21,48 @@ from rolecall import File, HubClient, InvalidRequest
 from rolecall.model.a2a import JsonObject
 from rolecall.model.principal import Kind, Principal
 from tests.acceptance.loadclients import forget_peak, memory_peak, memory_used
-from tests.acceptance.test_typed_handlers import block, run, start
-from tests.helpers.processes import ROOT, Process, environment, start_announce, start_hub, start_worker
+from tests.acceptance.test_typed_handlers import run, start
+from tests.helpers.pages import Shell, blocks_of
+from tests.helpers.processes import Process, environment, start_announce, start_hub, start_worker
 from tests.helpers.reachable_hubs import ReachableHub, reachable_hubs
 from tests.helpers.tcp_relay import TcpRelay
 from worker_sdk.files.parts import fetch
 
 MIB = 1024 * 1024
 
-PAGE = (ROOT / "docs/howto/files.md").read_text("utf-8")
+PAGE = blocks_of("docs/howto/files.md")
 
 
 @pytest.fixture(scope="module", params=reachable_hubs())
 def archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ReachableHub, Path]]:
     """With the worker of the page."""
     folder = tmp_path_factory.mktemp("files")
-    for name in ("archive", "caller"):
-        (folder / f"{name}.py").write_text(block(PAGE, {"archive": "worker"}.get(name, name)))
-    (folder / "test_archive.py").write_text(block(PAGE, "test"))
+    for name, file in {"worker": "archive.py", "caller": "caller.py", "test": "test_archive.py"}.items():
+        (folder / file).write_text(PAGE[name])
     with request.param(folder / "hub") as hub, start(hub, folder, "archive.py", "archive:a"):
         yield hub, folder
         assert "Traceback" not in hub.hub.output + (folder / "archive.py.log").read_text()
 
 
 def test_the_caller_of_the_page_prints_what_it_shows(archive: tuple[ReachableHub, Path]) -> None:
-    assert run(*archive, "caller.py") == block(PAGE, "called")
+    assert run(*archive, "caller.py") == PAGE["called"]
 
 
 def test_the_test_of_the_page_passes(archive: tuple[ReachableHub, Path]) -> None:
-    name = re.findall(r"async def (test_\w+)", block(PAGE, "test"))[0]
+    name = re.findall(r"async def (test_\w+)", PAGE["test"])[0]
     script = f"import asyncio, pathlib, test_archive; asyncio.run(test_archive.{name}(pathlib.Path('.')))"
     run(*archive, "-c", script)
+
+
+def test_a_client_without_an_sdk_uploads_with_one_command(archive: tuple[ReachableHub, Path]) -> None:
+    hub, folder = archive
+    (folder / "photo.png").write_bytes(b"a photo")
+    shell = Shell(folder)
+    done = shell.run(PAGE["upload"], HUB=hub.url, TOKEN=hub.for_callers.get("ROLECALL_TOKEN", ""))
+    assert done.returncode == 0, done.stderr
+    kept = json.loads(done.stdout)
+    assert (kept["name"], kept["media_type"], kept["size"]) == ("photo.png", "image/png", 7)
+    assert kept["url"].startswith(f"{hub.url}/registry/files/")
 
 
 # --- through agents of ours

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.processes import ROOT, Process, environment
+from tests.helpers.pages import blocks_of
+from tests.helpers.processes import Process, environment
 from tests.helpers.reachable_hubs import ReachableHub, reachable_hubs
 
-PAGE = (ROOT / "docs" / "howto" / "calling.md").read_text("utf-8")
-BLOCKS = {kind: text for kind, text in re.findall(r"^```\w+ ([\w-]+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)}
+BLOCKS = blocks_of("docs/howto/calling.md")
 
 
 @pytest.fixture(scope="module", params=reachable_hubs()[:1])

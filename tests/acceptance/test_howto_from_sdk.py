@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.test_howto_tokens import Shell, commands_of
+from tests.helpers.pages import Shell, blocks_of
 from tests.helpers.processes import Process, environment, free_port, has_read_card, is_live, start_hub
 from tests.helpers.tools import sdk_python
 
-BLOCKS = commands_of("from-a2a-sdk.md")
+BLOCKS = blocks_of("docs/howto/from-a2a-sdk.md")
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["announced", "rewritten"])

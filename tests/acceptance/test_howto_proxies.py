@@ -16,12 +16,12 @@ import httpx
 import pytest
 
 from tests.acceptance.nginx import nginx_before
-from tests.acceptance.test_howto_tokens import Shell, commands_of
 from tests.helpers.client import text_message
+from tests.helpers.pages import Shell, blocks_of
 from tests.helpers.processes import Process, free_port, is_live, start_hub, status_of, wait_for
 from tests.helpers.tools import missing
 
-BLOCKS = commands_of("behind-nginx-or-caddy.md")
+BLOCKS = blocks_of("docs/howto/behind-nginx-or-caddy.md")
 NAME = "agents.example.com"
 MIB = 1024 * 1024
 LIMIT = 17

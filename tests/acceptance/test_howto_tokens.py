@@ -2,47 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import re
 import subprocess
-import sys
 from pathlib import Path
 
 from hub.identity.tokens import FILE_NAME, new
 from rolecall.model.principal import Kind, Principal
-from tests.helpers.processes import ROLECALL, ROOT, Process, environment, free_port, is_live, start_hub, status_of, wait_for
+from tests.helpers.pages import Shell, blocks_of
+from tests.helpers.processes import ROLECALL, Process, environment, free_port, is_live, start_hub, status_of, wait_for
 
-
-def commands_of(page: str) -> dict[str, str]:
-    """The blocks of a how-to that have a name."""
-    text = (ROOT / "docs" / "howto" / page).read_text()
-    return dict(re.findall(r"^```\w+ (\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
-
-
-COMMANDS = commands_of("tokens.md")
-
-
-class Shell:
-    """Runs commands as a user would, in one folder beside the hub's data."""
-
-    def __init__(self, folder: Path, hub: str = "") -> None:
-        self.folder = folder
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self.env = {"ROLECALL_DATA_DIR": str(folder / "data"), "PATH": path, **({"ROLECALL_HUB": hub} if hub else {})}
-
-    def run(self, text: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["bash", "-euc", text],
-            env=environment({**self.env, **env}),
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    def process(self, text: str, log: str, **env: str) -> Process:
-        return Process(["bash", "-c", f"exec env {text}"], log=self.folder / log, env={**self.env, **env}, cwd=self.folder)
+COMMANDS = blocks_of("docs/howto/tokens.md")
 
 
 def test_every_command_of_the_page_works(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.acceptance.test_howto_tokens import Shell, commands_of
+from tests.helpers.pages import Shell, blocks_of
 from tests.helpers.processes import free_port
 
-BLOCKS = commands_of("ten-agents-on-a-laptop.md")
+BLOCKS = blocks_of("docs/howto/ten-agents-on-a-laptop.md")
 
 
 def test_ten_agents_run_as_the_page_says(tmp_path: Path) -> None:

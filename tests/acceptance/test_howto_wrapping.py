@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from rolecall.model.card import USAGE_EXTENSION
-from tests.acceptance.test_howto_tokens import Shell, commands_of
 from tests.helpers.client import call, send, text_message
+from tests.helpers.pages import Shell, blocks_of
 from tests.helpers.processes import HubProcess, Process, environment, is_live, start_hub, wait_for
 
-WRAPPED = commands_of("wrap-a-framework.md")
-TESTING = commands_of("test-a-worker.md")
+WRAPPED = blocks_of("docs/howto/wrap-a-framework.md")
+TESTING = blocks_of("docs/howto/test-a-worker.md")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import ssl
 import subprocess
 import time
@@ -15,12 +14,11 @@ import pytest
 
 from rolecall.protocol.sse import FrameReader
 from rolecall.protocol.text.jsontext import parse
-from tests.acceptance.test_howto_tokens import Shell
 from tests.helpers.certificates import Authority, Certificate, new_authority
 from tests.helpers.client import text_message
+from tests.helpers.pages import Shell, blocks_of
 from tests.helpers.processes import (
     ROLECALL,
-    ROOT,
     HubProcess,
     Process,
     environment,
@@ -30,8 +28,7 @@ from tests.helpers.processes import (
     wait_for,
 )
 
-PAGE = (ROOT / "docs" / "howto" / "tls.md").read_text()
-COMMANDS = {kind: text for kind, text in re.findall(r"^```\w+ (\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)}
+COMMANDS = blocks_of("docs/howto/tls.md")
 SETTINGS = {"http2": 1, "lease_ttl": 4, "heartbeat": 0.5, "worker_silence": 5}
 
 

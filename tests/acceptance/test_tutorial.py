@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 from tests.acceptance.consoles import descendants
-from tests.acceptance.test_howto_tokens import Shell
+from tests.helpers.pages import Shell
 from tests.helpers.processes import ROOT, Process, free_port, wait_for
 from tests.helpers.terminal import Terminal
 

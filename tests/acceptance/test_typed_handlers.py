@@ -17,11 +17,12 @@ import pytest
 from rolecall.model.card import PROGRESS_EXTENSION, SCHEMAS_EXTENSION
 from rolecall.protocol.cards import skills
 from tests.helpers.client import call
+from tests.helpers.pages import blocks_of
 from tests.helpers.processes import ROOT, Process, environment
 from tests.helpers.reachable_hubs import ReachableHub, reachable_hubs
 
-PAGE = (ROOT / "docs/howto/typed-handlers.md").read_text("utf-8")
-EXAMPLE = (ROOT / "examples/05_typed/README.md").read_text("utf-8")
+PAGE = blocks_of("docs/howto/typed-handlers.md")
+EXAMPLE = blocks_of("examples/05_typed/README.md")
 OTHER = """
 from pydantic import BaseModel
 from rolecall import Worker
@@ -41,18 +42,12 @@ worker.run()
 """
 
 
-def block(page: str, kind: str) -> str:
-    found = re.search(rf"```\w+ {kind}\n(.*?)```", page, re.DOTALL)
-    assert found, kind
-    return found[1]
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("typed")
-    for name, text in {"shop": block(PAGE, "worker"), "caller": block(PAGE, "caller"), "other": OTHER}.items():
+    for name, text in {"shop": PAGE["worker"], "caller": PAGE["caller"], "other": OTHER}.items():
         (folder / f"{name}.py").write_text(text)
-    (folder / "test_shop.py").write_text(block(PAGE, "test"))
+    (folder / "test_shop.py").write_text(PAGE["test"])
     return folder
 
 
@@ -87,17 +82,17 @@ def card(hub: ReachableHub, version: str = "") -> Any:
 
 
 def test_the_caller_of_the_page_prints_what_it_shows(hub: ReachableHub, folder: Path) -> None:
-    assert run(hub, folder, "caller.py") == block(PAGE, "called")
-    assert block(PAGE, "refused") in block(PAGE, "called")
+    assert run(hub, folder, "caller.py") == PAGE["called"]
+    assert PAGE["refused"] in PAGE["called"]
 
 
 def test_the_test_of_the_page_passes(hub: ReachableHub, folder: Path) -> None:
-    name = re.findall(r"async def (test_\w+)", block(PAGE, "test"))[0]
+    name = re.findall(r"async def (test_\w+)", PAGE["test"])[0]
     run(hub, folder, "-c", f"import asyncio, test_shop; asyncio.run(test_shop.{name}())")
 
 
 def test_the_schemas_are_on_the_cards_of_the_worker_and_of_its_role(hub: ReachableHub, folder: Path) -> None:
-    shown = json.loads(block(PAGE, "card"))
+    shown = json.loads(PAGE["card"])
     for found in (card(hub), card(hub, "0.3"), card(hub, "1.0")):
         extension = next(one for one in found["capabilities"]["extensions"] if one["uri"] == SCHEMAS_EXTENSION)
         assert extension == shown | ({"required": False} if "required" in extension else {})
@@ -155,5 +150,5 @@ def test_an_unknown_skill_is_refused_with_the_list(hub: ReachableHub) -> None:
 
 @pytest.mark.parametrize("opened", reachable_hubs()[1:])
 def test_the_example_prints_what_its_readme_shows(opened: Any, tmp_path: Path) -> None:
-    with opened(tmp_path / "hub") as hub, start(hub, ROOT, block(EXAMPLE, "run").split()[1], "shop:a", tmp_path / "log"):
-        assert run(hub, ROOT, *block(EXAMPLE, "try").split()[1:]) == block(EXAMPLE, "expected")
+    with opened(tmp_path / "hub") as hub, start(hub, ROOT, EXAMPLE["run"].split()[1], "shop:a", tmp_path / "log"):
+        assert run(hub, ROOT, *EXAMPLE["try"].split()[1:]) == EXAMPLE["expected"]

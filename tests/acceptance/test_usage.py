@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -18,17 +19,12 @@ import pytest
 from hub.identity.tokens import new
 from rolecall.model.principal import Kind, Principal
 from tests.helpers.client import text_message
-from tests.helpers.processes import ROOT, HubProcess, environment, start_hub, start_worker, wait_for
+from tests.helpers.pages import Shell, blocks_of
+from tests.helpers.processes import HubProcess, environment, start_hub, start_worker, wait_for
 
-PAGE = (ROOT / "docs/howto/usage-and-budgets.md").read_text("utf-8")
+PAGE = blocks_of("docs/howto/usage-and-budgets.md")
 WORKERS = "tests.acceptance.callingworkers"
 NAMES = {"spender": "spender", "below": "spender_below"}
-
-
-def block(kind: str) -> str:
-    found = re.search(rf"```\w+ {kind}\n(.*?)```", PAGE, re.DOTALL)
-    assert found, kind
-    return found[1]
 
 
 class Hub:
@@ -87,14 +83,28 @@ def cents(count: int, **members: Any) -> dict[str, Any]:
 
 
 def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
-    (tmp_path / "writer.py").write_text(block("worker"))
-    (tmp_path / "test_writer.py").write_text(block("test"))
-    (name,) = re.findall(r"async def (test_\w+)", block("test"))
+    (tmp_path / "writer.py").write_text(PAGE["worker"])
+    (tmp_path / "test_writer.py").write_text(PAGE["test"])
+    (name,) = re.findall(r"async def (test_\w+)", PAGE["test"])
     script = f"import asyncio, test_writer; asyncio.run(test_writer.{name}())"
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, env=environment({}), capture_output=True, text=True, timeout=30
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_client_of_the_page_gives_a_budget_and_its_command_reads_the_sums(hub: Hub, tmp_path: Path) -> None:
+    script = PAGE["caller"].replace('"planner", "bees"', '"spender", "small 2"')
+    shell = Shell(tmp_path, hub.hub.url)
+    shell.env["ROLECALL_TOKEN"] = hub.tokens["anna"]
+    (tmp_path / "caller.py").write_text(script)
+    assert shell.run("python caller.py").stdout == "1 2 \n"
+    (task,) = hub.ask("anna", "/registry/tasks").json()["tasks"]
+    (node,) = hub.ask("anna", f"/registry/tasks/{task['id']}/tree").json()["tasks"]
+    assert node["budget"]["cost"] == {"amount": "2.5", "currency": "USD"}
+    command = re.sub(r"since=[\d-]+&until=[\d-]+", f"since={datetime.now(UTC).date()}", PAGE["sums"])
+    asked = command.replace("http://127.0.0.1:8420", hub.hub.url).replace("curl", 'curl -H "X-API-Key: $ROLECALL_TOKEN"')
+    assert json.loads(shell.run(asked).stdout)["sums"] == [cents(2, role="spender", model="small")]
 
 
 def test_tasks_and_trees_show_what_was_used(hub: Hub) -> None:

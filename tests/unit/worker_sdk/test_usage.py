@@ -6,16 +6,19 @@ import asyncio
 import logging
 import threading
 from decimal import Decimal
+from textwrap import indent
 from typing import Any
 
 import pytest
 
 from rolecall import Budget, BudgetSpent, Message, NeedInput, Status, Task, TooLarge, Usage, Worker
 from rolecall.model.card import USAGE_EXTENSION
+from tests.helpers.pages import blocks_of
 from tests.unit.worker_sdk.test_worker import HandlerStream, until, worker_of
 from worker_sdk.calling.reply import StreamEvent
 from worker_sdk.tasks.task_table import TaskLimits
 
+PAGE = blocks_of("docs/howto/usage-and-budgets.md")
 TWO = [Usage("large", 5, 0, 2_500_000, "EUR"), Usage("small", 300, 60, 30_000_000, "USD")]
 
 
@@ -252,6 +255,18 @@ def test_a_workers_card_says_that_it_reports_usage() -> None:
 
 
 # --- budgets
+
+
+async def test_the_handler_of_the_page_goes_on_without_what_its_budget_does_not_pay() -> None:
+    writer, planner = (dict[str, Any](names) for names in ({"__name__": "writer"}, {"Task": Task, "BudgetSpent": BudgetSpent}))
+    exec(PAGE["worker"], writer)
+    handler = f"await task.call('writer', notes)\n{PAGE['spent']}return text"
+    exec(f"async def plan(notes: str, task: Task) -> str:\n{indent(handler, '    ')}", planner)
+    worker = Worker("planner")
+    worker.on_message(planner["plan"])
+    async with worker.test(roles={"writer": writer["writer"]}) as t:
+        assert (await t.call("bees", budget=Budget(2))).text == "A page about bees."
+        assert (await t.call("bees", budget=Budget("0.0005"))).text == "bees\n(not polished: 0.00054 of 0.0005 USD are spent)"
 
 
 @pytest.mark.parametrize(
