@@ -468,7 +468,7 @@ class NoLiveWorker(RouteError):
 
 
 class SkillNotOffered(NoLiveWorker):
-    """`name`: a role or one instance, whose live workers offer other skills."""
+    """`name`: a role or one instance, whose live workers offer other skills. A call may wait for one that offers it."""
 
     def __init__(self, name: str, skill: str, offered: Sequence[str]) -> None:
         near = get_close_matches(skill[:80], offered, n=1)
@@ -476,11 +476,11 @@ class SkillNotOffered(NoLiveWorker):
         listed = ", ".join(offered[:50])[:1000]
         text = f'No live worker of "{name[:160]}" offers the skill "{skill[:80]}". There is: {listed}.{suggestion}'
         RouteError.__init__(self, text)
-        self.name, self.skill, self.offered, self.retry_after = name, skill, tuple(offered), 10
+        self.name, self.skill, self.offered = name, skill, tuple(offered)
 
     @property
     def facts(self) -> dict[str, str]:
-        return {**super().facts, "skill": self.skill[:80], "skills": ",".join(self.offered[:50])[:1000]}
+        return {"role": self.name[:160], "skill": self.skill[:80], "skills": ",".join(self.offered[:50])[:1000]}
 
 
 class WorkerAway(RouteError):
@@ -500,7 +500,7 @@ class WorkerAway(RouteError):
 
 class WorkerBusy(RouteError):
     def __init__(self, role: str, workers: int) -> None:
-        count = "Its one live worker is" if workers == 1 else f"All {workers} live workers are"
+        count = "its one live worker is" if workers == 1 else f"all {workers} live workers are"
         super().__init__(f'"{role}" is busy: {count} at capacity. Try again shortly, or start another worker.')
         self.role, self.retry_after = role, 1.0
 

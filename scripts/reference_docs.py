@@ -112,7 +112,7 @@ def command_line() -> str:
         2: "usage or settings",
         3: "hub unreachable, or it accepts no calls; a worker whose name was taken over",
         4: "not authenticated, or not allowed",
-        5: "no live worker, or no such role",
+        5: "no live worker, no such role or skill",
         6: "timed out",
         7: "the agent needs input",
         8: "the stream was lost",

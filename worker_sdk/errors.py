@@ -3,7 +3,7 @@
 RolecallError
 ├── HubUnreachable  AuthError  Forbidden  TimedOut  StreamLost  HubBusy
 ├── InvalidRequest  TaskNotFound
-├── RoleUnknown  NoLiveWorker  WorkerBusy  WorkerLost  BudgetSpent
+├── RoleUnknown  SkillUnknown  NoLiveWorker  WorkerBusy  WorkerLost  BudgetSpent
 ├── TaskFailed  TaskRejected  InputRequired          raised by Reply.raise_for_state()
 ├── InvalidResult                                    raised by Reply.as_model()
 ├── LeaseError
@@ -126,6 +126,13 @@ class RoleUnknown(RolecallError):
     hint = "List the live roles: rolecall roles ls."
 
 
+class SkillUnknown(RolecallError):
+    """No live worker of the role offers the skill. `facts["skills"]`: those that there are, by commas."""
+
+    reason = "SKILL_UNKNOWN"
+    hint = "See what each skill takes: rolecall agents show ROLE:INSTANCE."
+
+
 class NoLiveWorker(RolecallError):
     """The role is known, and none of its workers is live."""
 
@@ -209,6 +216,7 @@ _BY_REASON: dict[str, type[RolecallError]] = {
     for kind in (
         TaskNotFound,
         RoleUnknown,
+        SkillUnknown,
         NoLiveWorker,
         WorkerBusy,
         BudgetSpent,

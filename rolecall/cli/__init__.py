@@ -18,7 +18,7 @@ from rolecall.errors import ConfigError, HubError, StoreError
 
 _EXIT_CODES = """\b
 Exit codes:
-  0 done                 5 no live worker, or no such role
+  0 done                 5 no live worker, no such role or skill
   1 failed or rejected   6 timed out
   2 usage or settings    7 the agent needs input
   3 hub unreachable      8 the stream was lost

@@ -92,6 +92,7 @@ TABLE: dict[type[HubError], Row] = {
     errors.NoRoleNamed: Row(-32000, 404, "ROLE_UNKNOWN"),
     errors.SkillAmbiguous: Row(-32000, 404, "ROLE_UNKNOWN"),
     errors.NoLiveWorker: Row(-32000, 503, "NO_LIVE_WORKER"),
+    errors.SkillNotOffered: Row(-32000, 404, "SKILL_UNKNOWN"),
     errors.WorkerAway: Row(-32000, 503, "NO_LIVE_WORKER"),
     errors.WorkerBusy: Row(-32000, 503, "WORKER_BUSY"),
     errors.HubDraining: Row(-32000, 503, "HUB_DRAINING"),

@@ -145,7 +145,7 @@ def test_an_unknown_skill_is_refused_with_the_list(hub: ReachableHub) -> None:
     answer = call(f"{hub.url}/agents/shop/", "message/send", {"message": message, "metadata": {"skill": "prise"}})
     text = 'No live worker of "shop" offers the skill "prise". There is: price, scan, shop. Did you mean price?'
     assert (answer["error"]["code"], answer["error"]["message"]) == (-32000, text)
-    assert answer["error"]["data"][0]["reason"] == "NO_LIVE_WORKER"
+    assert answer["error"]["data"][0]["reason"] == "SKILL_UNKNOWN"
 
 
 @pytest.mark.parametrize("opened", reachable_hubs()[1:])

@@ -181,7 +181,7 @@ async def test_a_context_whose_holder_is_full_waits_and_does_not_move(system: Sy
     await system.send(contextId="c")
     await enrol(system, "echo:b")
     first.in_flight = 1
-    with pytest.raises(WorkerBusy, match=r'^"echo:a" is busy: Its one live worker is at'):
+    with pytest.raises(WorkerBusy, match=r'^"echo:a" is busy: its one live worker is at'):
         await system.send(contextId="c")
     assert system.forwarder.asked("deliver") == ["echo:a"]
 
@@ -256,7 +256,7 @@ async def test_a_pinned_worker_is_called_while_it_is_suspect_but_not_while_it_dr
     await mark(system, first, Health.SUSPECT)
     assert await went(system, **pinned) == ("a", "instance", 1)
     first.in_flight = 2
-    with pytest.raises(WorkerBusy, match=r'^"echo:a" is busy: Its one live worker is at'):
+    with pytest.raises(WorkerBusy, match=r'^"echo:a" is busy: its one live worker is at'):
         await system.send(**pinned)  # type: ignore[arg-type]
     first.in_flight = 0
     await mark(system, first, Health.DRAINING)
@@ -279,7 +279,7 @@ async def test_a_full_worker_gets_no_call_and_if_all_are_full_the_caller_gets_wo
     for _ in range(5):
         assert await went(system) == ("b", "path", 1)
     second.in_flight = 2
-    with pytest.raises(WorkerBusy, match="All 2 live workers are"):
+    with pytest.raises(WorkerBusy, match="all 2 live workers are"):
         await system.send()
 
 

@@ -139,6 +139,7 @@ def test_json_prints_the_finished_task_and_nothing_else(hub: ScriptedHub, capsys
     [
         ("ROLE_UNKNOWN", 5),
         ("NO_LIVE_WORKER", 5),
+        ("SKILL_UNKNOWN", 5),
         ("WORKER_BUSY", 5),
         ("WORKER_SILENT", 6),
         ("HUB_DRAINING", 3),

@@ -26,6 +26,7 @@ from worker_sdk import (
     NoLiveWorker,
     RolecallError,
     RoleUnknown,
+    SkillUnknown,
     StreamLost,
     TaskFailed,
     TaskNotFound,
@@ -196,6 +197,7 @@ async def test_an_instance_is_pinned_by_name_or_argument() -> None:
     ("body", "kind"),
     [
         (fault(-32000, "ROLE_UNKNOWN", role="x"), RoleUnknown),
+        (fault(-32000, "SKILL_UNKNOWN", skills="price,scan"), SkillUnknown),
         (fault(-32000, "NO_LIVE_WORKER", retryAfter="10"), NoLiveWorker),
         (fault(-32000, "WORKER_BUSY"), WorkerBusy),
         (fault(-32000, "WORKER_SILENT"), WorkerLost),
