@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, get_args, get_origin
@@ -30,18 +30,23 @@ class _Absent(Exception):
     """The message has nothing for this parameter. The text says what it needs."""
 
 
-_Source = Callable[[Message, Task], Any]
+class _Source(NamedTuple):
+    """`kinds`: of the parts that it reads."""
+
+    read: Callable[[Message, Task], Any]
+    kinds: frozenset[str]
 
 
 class Parameter(NamedTuple):
     """`takes`: its annotation, without None. `otherwise`: its value if the message has nothing for it, as a tuple of one; an
-    empty one if it has to be there.
+    empty one if it has to be there. `expected`: it has no default and cannot be None.
     """
 
     name: str
     takes: Any
     source: _Source
     otherwise: tuple[Any, ...]
+    expected: bool
 
 
 class Handler:
@@ -57,15 +62,25 @@ class Handler:
         files = [parameter.takes for parameter in self._parameters if parameter.takes in (File, list[File])]
         _refuse_second(function, files, "File", "take list[File]")
         given = list(dict.fromkeys(_models_in(_annotation(function, inspect.signature(function).return_annotation))))
+        self.model = taken[0].__name__ if taken else ""
+        """The name of the model that it takes."""
         self.input_schema: JsonObject | None = schema_of(taken, "validation") if taken else None
         self.output_schema: JsonObject | None = schema_of(given, "serialization") if given else None
+
+    def sees(self, kinds: Collection[str]) -> bool:
+        """Whether it takes something of parts of these kinds."""
+        return any(not parameter.source.kinds.isdisjoint(kinds) for parameter in self._parameters)
+
+    @property
+    def expects_text(self) -> bool:
+        return any(parameter.takes is str and parameter.expected for parameter in self._parameters)
 
     def arguments(self, message: Message, task: Task) -> dict[str, Any]:
         """InvalidParams: the message does not match the parameters."""
         arguments = {}
         for parameter in self._parameters:
             try:
-                arguments[parameter.name] = parameter.source(message, task)
+                arguments[parameter.name] = parameter.source.read(message, task)
             except _Absent as absent:
                 if not parameter.otherwise:
                     raise InvalidParams(f"{absent}.") from absent
@@ -117,12 +132,13 @@ def _only(parts: Sequence[tuple[str, JsonObject]], what: str) -> tuple[str, Json
     return parts[0]
 
 
+_TEXT, _DATA, _FILE = (frozenset({kind}) for kind in ("text", "data", "file"))
 _SOURCES: dict[Any, _Source] = {
-    str: _text,
-    Message: lambda message, task: message,
-    Task: lambda message, task: task,
-    File: _file,
-    list[File]: _files,
+    str: _Source(_text, _TEXT),
+    Message: _Source(lambda message, task: message, _TEXT | _DATA | _FILE),
+    Task: _Source(lambda message, task: task, _TEXT | _DATA | _FILE),
+    File: _Source(_file, _FILE),
+    list[File]: _Source(_files, _FILE),
 }
 
 
@@ -146,12 +162,12 @@ def _parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
     for parameter in inspect.signature(function).parameters.values():
         annotation = _annotation(function, parameter.annotation)
         takes, optional = _without_none(annotation)
-        source = partial(_model, takes) if is_model(takes) else _source_of(takes)
+        source = _Source(partial(_model, takes), _DATA) if is_model(takes) else _source_of(takes)
         has_default = parameter.default is not parameter.empty
         if source is not None and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             # A text that is not there is empty, as it is for a Message.
             absent = (parameter.default,) if has_default else (None,) if optional else ("",) if takes is str else ()
-            yield Parameter(parameter.name, takes, source, absent)
+            yield Parameter(parameter.name, takes, source, absent, expected=not has_default and not optional)
         elif not has_default:
             problem = "has no annotation" if annotation is parameter.empty else f"is annotated as {annotation!r}"
             if isinstance(annotation, str):

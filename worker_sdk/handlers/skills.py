@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NoReturn
 
 from rolecall.errors import InvalidParams
 from rolecall.model.a2a import JsonObject
@@ -40,8 +40,24 @@ class Skills:
         self._named[name] = handler
         self._members[name] = {"id": name, **members}
 
-    def choose(self, named: str | None) -> Handler:
-        """For a call that names this skill. InvalidParams."""
+    def choose(self, named: str | None, message: JsonObject) -> Handler:
+        """For a call that names this skill. InvalidParams, also if the handler expects a text, and can see no part of the
+        message: it would answer as if nothing had been sent.
+        """
+        chosen = self._chosen(named)
+        kinds = {str(part.get("kind")) for part in message.get("parts") or ()}
+        if kinds and chosen.expects_text and not chosen.sees(kinds):
+            self._refuse(kinds)
+        return chosen
+
+    def _refuse(self, kinds: Collection[str]) -> NoReturn:
+        what = " and ".join(sorted(kinds))
+        able = [(name, handler.model) for name, handler in self._named.items() if handler.sees(kinds)]
+        listed = ", ".join(f"{name} ({model})" if model else name for name, model in able)
+        instead = f"Of this worker's skills, these take {what}: {listed}." if able else "Send a text."
+        raise InvalidParams(f"The message has only {what}, and this handler takes text. {instead}")
+
+    def _chosen(self, named: str | None) -> Handler:
         if named is None or not self._named:
             chosen = self.on_message or (next(iter(self._named.values())) if len(self._named) == 1 else None)
             if chosen is None:

@@ -165,7 +165,7 @@ class Tasks:
 
     def _start(self, send: Send, hub_task: str, remaining: float | None) -> Delivery:
         self._check_room()
-        handler = self._skills.choose(send.target.skill)
+        handler = self._skills.choose(send.target.skill, send.params["message"])
         log = TaskLog(new_task_id(), send.context_id or new_context_id(), cap=self._limits.log, max_event=self._max_event)
         execution = Execution(
             log,

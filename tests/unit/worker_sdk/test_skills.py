@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from rolecall.errors import InvalidParams
 from rolecall.protocol.cards import skills
 from tests.unit.worker_sdk.typed import GOOD, Invoice, Item, Order, data_message, of_text, total, worker_of
-from worker_sdk import Message, NeedInput, Worker
+from worker_sdk import File, Message, NeedInput, Task, Worker
 
 Stream = AsyncGenerator[Any, Message]
 
@@ -44,8 +44,8 @@ async def test_a_call_goes_to_the_skill_that_it_names(metadata: Mapping[str, str
         assert await t.call(Order.model_validate(GOOD), skill="price", returns=Invoice) == Invoice(total=5)
         assert (await t.call(data_message(GOOD), skill="Prices")).data == {"total": 5.0}
         assert (await t.call("hi")).text == (await t.call("hi", skill="shop")).text == "rest hi"
-        in_message = {**data_message(GOOD), "metadata": metadata}
-        assert (await t.send(in_message)).text == "echo "
+        in_message = {**data_message(GOOD), "metadata": metadata, "parts": [{"kind": "text", "text": "hi"}]}
+        assert (await t.send(in_message)).text == "echo hi"
 
 
 async def test_an_unknown_skill_is_refused_with_the_list_of_those_there_are() -> None:
@@ -63,6 +63,56 @@ async def test_an_unknown_skill_is_refused_with_the_list_of_those_there_are() ->
     async with two_skills(on_message=True).test() as t:
         with pytest.raises(InvalidParams, match="This worker has: shop, price, echo"):
             await t.call("hi", skill="nothing")
+
+
+async def test_a_text_handler_refuses_a_message_of_which_it_can_see_nothing_and_names_the_skills_that_can() -> None:
+    worker = two_skills(on_message=True)
+
+    @worker.skill("scan")
+    async def scan(message: Message) -> str:
+        return str(message.data)
+
+    async with worker.test() as t:
+        for skill in (None, "echo"):
+            with pytest.raises(InvalidParams) as refused:
+                await t.call(data_message(GOOD), skill=skill)
+            assert str(refused.value) == (
+                "The message has only data, and this handler takes text. "
+                "Of this worker's skills, these take data: price (Order), scan."
+            )
+        with pytest.raises(InvalidParams, match=r"only data and file, .* these take data and file: price \(Order\), scan\."):
+            await t.call([GOOD, File("a.txt", raw=b"a")])
+        assert t.tasks.slots.busy == 0
+        assert (await t.call(["hi", GOOD])).text == "rest hi"
+    single = Worker("single")
+    single.on_message(of_text)
+    async with single.test() as t:
+        with pytest.raises(InvalidParams, match=r"only file, and this handler takes text\. Send a text\."):
+            await t.call(File("a.txt", raw=b"a"))
+
+
+@pytest.mark.parametrize("given", ["nothing", "a text that may be missing", "a text or None", "also data", "the task"])
+async def test_a_handler_that_expects_no_text_or_sees_more_gets_a_message_without_one(given: str) -> None:
+    async def nothing() -> str:
+        return "none"
+
+    async def missing(text: str = "none") -> str:
+        return text
+
+    async def optional(text: str | None) -> str:
+        return text or "none"
+
+    async def both(text: str, order: Order) -> str:
+        return text or order.lines[0].what
+
+    async def whole(text: str, task: Task) -> str:
+        return text or str(task.message.data)
+
+    handlers = {"nothing": nothing, "a text that may be missing": missing, "a text or None": optional, "also data": both}
+    worker = Worker("shop")
+    worker.on_message(handlers.get(given, whole))
+    async with worker.test() as t:
+        assert (await t.call(data_message(GOOD))).text in ("none", "tea", str(GOOD))
 
 
 async def test_one_skill_alone_answers_calls_without_a_skill_and_on_message_alone_calls_with_any() -> None:
