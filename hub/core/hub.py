@@ -213,7 +213,7 @@ class Hub:
         return await self._lookup.find(caller, task, target)
 
     def page(self, caller: Caller, query: TaskQuery) -> Awaitable[RowList]:
-        """The rows of a list, what those that are paused ask, and what they have used. ListTooSlow."""
+        """The rows of a list, what they are about, what those that are paused ask, and what they have used. ListTooSlow."""
         return self._lists.rows(caller, query)
 
     def summaries(self, caller: Caller, query: TaskQuery) -> Awaitable[SummaryPage]:

@@ -89,6 +89,11 @@ class Codec(Protocol):
     def outline(self, row: TaskRow, dialect: str) -> bytes:
         """The Task without its content, and marked so: for a list in a dialect that cannot express the rest."""
 
+    def asked(self, turn: Turn) -> str:
+        """The beginning of a caller's message in one line of at most 200 characters: of its texts, or of its first data part as
+        JSON. Empty: it has neither. May be called on any thread.
+        """
+
     def words(self, event: Event) -> str:
         """What the message of an event's status says, in words: at most 4,000 characters. Empty: it has no text. May be called
         on any thread.

@@ -137,6 +137,16 @@ class Question(NamedTuple):
     child: TaskId | None = None
 
 
+class Excerpt(NamedTuple):
+    """What a list says of a task. `asked`: the beginning of its first message. Of one that has failed, or was rejected or
+    canceled: `detail`, what its last status says, and `reason`, the code, if the hub itself has ended it. Empty: not known.
+    """
+
+    asked: str = ""
+    detail: str = ""
+    reason: str = ""
+
+
 class AskedFor(NamedTuple):
     """The child whose question a paused task asks its caller, and the event of the child that asked it; None: not known."""
 

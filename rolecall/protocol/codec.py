@@ -39,7 +39,7 @@ from rolecall.protocol.text.timestamp import timestamp
 from rolecall.protocol.translation import read_content, translated_message, write_content
 from rolecall.protocol.untranslatable import Untranslatable
 
-_MOST_WORDS = 4_000
+_MOST_WORDS, _MOST_ASKED = 4_000, 200
 """Characters."""
 MOST_FILES = 200
 """Files of the hub that one message or event can name. Each is looked up."""
@@ -171,6 +171,13 @@ class Codec:
         status = Status(row.state, timestamp=timestamp(row.updated))
         own = {OWN: {"reason": fault_of(InvalidAnswer(str(row.worker), "")).reason}}
         return dump(write_content(Task(row.id, row.context, status, metadata=own), dialect))
+
+    def asked(self, turn: Turn) -> str:
+        parts = parse_stored(turn.params)["message"].get("parts") or ()
+        texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]  # alike in all dialects, as data is
+        data = next((part["data"] for part in parts if part.get("data") is not None), None)
+        words = " ".join(texts) or ("" if data is None else dump(data).decode())
+        return " ".join(words[: 5 * _MOST_ASKED].split())[:_MOST_ASKED]
 
     def words(self, event: Event) -> str:
         status = parse_stored(event.body).get("status") or {}

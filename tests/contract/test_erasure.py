@@ -195,6 +195,24 @@ async def test_all_tasks_of_a_caller_are_found_also_bare_messages(
     assert len(await found(BERT)) == 1
 
 
+async def test_all_that_had_ended_by_a_time_are_found(engine: Engine, clock: ManualClock) -> None:
+    bare, ended, failed, late, working, paused = [await admitted(engine) for _ in range(6)]
+    for task, event in ((bare, message()), (ended, DONE), (working, text()), (paused, status(next(iter(PAUSED))))):
+        await append(engine, task, event)
+    clock.advance(60)
+    await append(engine, failed, status(TaskState.FAILED))
+    until = clock.wall()
+    clock.advance(60)
+    await append(engine, late, DONE)
+
+    async def found(context: str | None = None) -> set[TaskId]:
+        rows = await engine.tasks.all_of(ANNA, context=context, admitted_by=2e9, ended_by=until, limit=9)
+        return {row.id for row in rows}
+
+    assert await found() == await found("ctx") == {bare, ended, failed}
+    assert await found("another") == set()
+
+
 async def test_a_dead_letter_of_an_erased_task_cannot_be_sent_again(engine: Engine) -> None:
     task, letter = await whole_and_long(engine)
     await erased(engine, task)

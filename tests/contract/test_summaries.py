@@ -125,6 +125,19 @@ async def test_those_of_a_context_are_found_and_erased(store: Store, engine: Eng
     assert await ids_of(await store.open_again(engine)) == [other]
 
 
+async def test_those_of_tasks_that_had_ended_by_a_time_are_found(engine: Engine, clock: ManualClock) -> None:
+    ended: dict[TaskId, float] = {}
+    for _ in range(3):
+        task = await admitted(engine)
+        await append(engine, task, DONE)
+        ended[task] = clock.wall()
+        clock.advance(60)
+    clock.advance(DAY.total_seconds())
+    await forget(engine)
+    one, two, _ = ended
+    assert {*await engine.summaries.all_of(ANNA, context="ctx", ended_by=ended[two], limit=9)} == {one, two}
+
+
 async def test_a_summary_is_deleted_when_it_is_old(engine: Engine, clock: ManualClock) -> None:
     for _ in range(3):
         for _ in range(100):

@@ -6,7 +6,7 @@ import pytest
 
 from hub.ports.state.engine import Engine
 from rolecall.errors import HubError, InvalidParams, LogMoved, TaskNotFound
-from rolecall.model.a2a import PAUSED, TERMINAL, Ids, TaskState
+from rolecall.model.a2a import PAUSED, TERMINAL, Event, EventKind, Ids, Logged, TaskState
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import START, Cursor, TaskId, WorkerId
 from rolecall.model.task import Branch, Conversation, Holder, TaskPage
@@ -644,3 +644,37 @@ async def test_a_paused_task_is_found_by_its_workspace(engine: Engine) -> None:
     assert await engine.tasks.paused_task(ANNA.workspace, TaskId("none")) is None
     await append(engine, row.id, DONE, after=1)
     assert await engine.tasks.paused_task(ANNA.workspace, row.id) is None
+
+
+# --- what tasks begin with and end with
+
+
+async def test_first_messages_of_several_tasks_are_read_together_without_the_large_ones(store: Store, engine: Engine) -> None:
+    sizes = {20: True, 30_000: True, 30_001: False, 70_000: False}
+    rows = [a_row() for _ in sizes]
+    turns = [a_turn(f"m{size}", params=b"x" * size) for size in sizes]
+    for row, turn in zip(rows, turns, strict=True):
+        await engine.tasks.admit(row, turn)
+    await engine.tasks.add_turn(rows[0].id, a_turn("second"))
+    asked = [*(row.id for row in rows), TaskId("none")]
+    expected = {row.id: turn for row, turn, small in zip(rows, turns, sizes.values(), strict=True) if small}
+    for again in (False, True):
+        one = await store.open_again(engine) if again else engine
+        assert await one.tasks.first_turns(asked, largest=30_000) == expected
+        assert await one.tasks.first_turns(asked[1:2], largest=29_999) == {}
+
+
+async def test_ends_of_several_tasks_are_read_together_without_the_large_ones(store: Store, engine: Engine) -> None:
+    sizes = {20: True, 30_000: True, 30_001: False}
+    tasks = [await admitted(engine) for _ in sizes]
+    events = [Event(EventKind.STATUS, TaskState.FAILED, "0.3", b"x" * size) for size in sizes]
+    for task, event in zip(tasks, events, strict=True):
+        await append(engine, task, text(), event)
+    other = await admitted(engine)
+    await append(engine, other, text(), DONE)
+    expected = {
+        task: Logged(Cursor(2), event) for task, event, small in zip(tasks, events, sizes.values(), strict=True) if small
+    }
+    for again in (False, True):
+        one = await store.open_again(engine) if again else engine
+        assert await one.events.last_events([*tasks, TaskId("none")], largest=30_000) == expected

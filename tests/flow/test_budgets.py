@@ -49,7 +49,7 @@ async def test_a_list_has_what_the_trees_of_its_roots_have_used_and_reads_it_onc
     await called(system, "tester", parent=roots[1])
     before = system.engine.done.copy()
     found = await system.hub.page(CALLER, TaskQuery())
-    assert system.engine.done - before == {"tasks.page": 1, "usage.of_tasks": 1, "usage.below": 1}
+    assert system.engine.done - before == {"tasks.page": 1, "usage.of_tasks": 1, "usage.below": 1, "tasks.first_turns": 1}
     assert {task: usage[0].nanos for task, usage in found.usage.items()} == {
         **dict.fromkeys(roots, NANOS),
         child: NANOS // 2,

@@ -140,6 +140,22 @@ async def test_all_tasks_of_a_context_or_of_a_holder_are_erased(stored_system: S
     assert [row.id for row in (await system.engine.tasks.page(OTHER, TaskQuery())).rows] == [*reversed(kept)]
 
 
+async def test_all_that_have_ended_long_ago_are_erased_and_what_goes_on_stays(stored_system: System) -> None:
+    system = stored_system
+    await system.enrol("echo:a")
+    kept = await finished(system, 1, caller=OTHER)
+    old = await finished(system, 2)
+    system.forwarder.plan("echo:a", task("input-required", "which?", task_id="asks"))
+    asks = (await system.send())["id"]
+    until = system.clock.wall()
+    system.clock.advance(60)
+    new = await finished(system, 1)
+    assert await system.hub.erasure.all_of(CALLER, ended_by=until) == (2, False)
+    assert [await is_known(system, one) for one in (*old, asks, *new)] == [False, False, True, True]
+    assert [row.id for row in (await system.engine.tasks.page(OTHER, TaskQuery())).rows] == kept
+    assert system.engine.arguments("usage.forget_holder") == system.engine.arguments("tasks.forget_discarded") == []
+
+
 async def test_a_request_erases_a_part_and_says_that_there_is_more(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erasure, "_AT_ONCE", 3)
     await system.enrol("echo:a")

@@ -15,6 +15,7 @@ from rolecall.errors import ClientDisconnected, InvalidParams, ListTooSlow
 from rolecall.model.a2a import PAUSED, TaskState
 from rolecall.model.command import TaskQuery
 from rolecall.model.ids import Caller, TaskId
+from rolecall.model.task import Excerpt
 from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.text.jsontext import parse
 from rolecall.protocol.v0_3.events import read_result
@@ -204,6 +205,13 @@ async def test_a_large_question_is_read_in_the_thread_that_folds(system: System,
     await system.enrol("echo:a")
     system.forwarder.plan("echo:a", task("input-required", "x" * 300_000))
     await system.send()
+    folded = watch_folding(monkeypatch)
+    assert [*(await questions(system)).values()] == ["x" * 4_000]
+    assert len(folded) == 1
+
+
+def watch_folding(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The jobs that the thread gets from now on."""
     folded, run = list[Any](), FoldingThread.run
 
     def recorded(thread: FoldingThread, caller: Caller, job: Any, *arguments: Any) -> Any:
@@ -211,8 +219,7 @@ async def test_a_large_question_is_read_in_the_thread_that_folds(system: System,
         return run(thread, caller, job, *arguments)
 
     monkeypatch.setattr(FoldingThread, "run", recorded)
-    assert [*(await questions(system)).values()] == ["x" * 4_000]
-    assert len(folded) == 1
+    return folded
 
 
 async def test_what_comes_behind_a_pause_does_not_hide_its_question(system: System) -> None:
@@ -222,6 +229,61 @@ async def test_what_comes_behind_a_pause_does_not_hide_its_question(system: Syst
     await asyncio.sleep(1)
     assert (await system.row()).at == 4
     assert await questions(system) == {task_id: "which?"}
+
+
+# --- what tasks are about
+
+
+async def excerpts(system: System, caller: Caller = CALLER) -> dict[str, Excerpt]:
+    return {**(await system.hub.page(caller, TaskQuery())).excerpts}
+
+
+@pytest.mark.parametrize("dialect", ["0.1", "0.3", "1.0"])
+async def test_a_list_has_the_beginning_of_what_was_asked_and_why_it_failed(stored_system: System, dialect: str) -> None:
+    system, anna = stored_system, DialectCaller(stored_system, dialect)
+    await enrol(system, "echo:a", "1.0" if dialect == "1.0" else "0.3")
+    expected = {}
+    for number, (state, detail) in enumerate((("completed", ""), ("failed", "so"), ("rejected", "so"), ("canceled", "so"))):
+        system.forwarder.plan("echo:a", task(task_id=f"w{number}"), status(state, "so", f"w{number}"))
+        done = await anna.send(f" look\n at  {number}" + "." * 300)
+        expected[done.document["id"]] = Excerpt(f"look at {number}".ljust(200, "."), detail, "")
+    system.forwarder.plan_together("echo:a", task(task_id="lost"))
+    lost = (await anna.send("and this")).document["id"]
+    await asyncio.sleep(10)  # 0.1 does not wait for the end
+    found = await excerpts(system)
+    asked, detail, reason = found.pop(lost)
+    assert (asked, "echo:a" in detail, reason) == ("and this", True, "WORKER_LOST")
+    assert found == expected
+    assert await excerpts(system, OTHER) == {}
+    assert [len(system.engine.arguments(port)) for port in ("tasks.first_turns", "events.last_events")] == [1, 1]
+
+
+@pytest.mark.parametrize("dialect", ["0.3", "1.0"])
+async def test_a_list_has_data_where_there_is_no_text_and_nothing_of_what_is_large(stored_system: System, dialect: str) -> None:
+    system, anna = stored_system, DialectCaller(stored_system, dialect)
+    await system.enrol("echo:a")
+    data, kind = (
+        ({"kind": "data", "data": {"order": 7}}, {"kind": "text"}) if dialect == "0.3" else ({"data": {"order": 7}}, {})
+    )
+    sent = [('{"order":7}', [data, data]), ("so", [data, {**kind, "text": "so"}])]
+    sent += [("", [{**kind, "text": "x" * size}]) for size in (33_000, 70_000)]
+    expected = {}
+    for number, (asked, parts) in enumerate(sent):
+        detail = "why" * (20_000 if number == 0 else 400)
+        system.forwarder.plan("echo:a", task(task_id=f"w{number}"), status("failed", detail, f"w{number}"))
+        done = await anna.send(parts=parts)
+        expected[done.document["id"]] = (asked, detail[:500] if number else "")
+    assert {name: found[:2] for name, found in (await excerpts(system)).items()} == expected
+
+
+async def test_large_messages_are_read_in_the_thread_that_folds(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = watch_folding(monkeypatch)
+    await system.enrol("echo:a")
+    for number in range(8):
+        system.forwarder.plan("echo:a", task("completed", task_id=f"w{number}"))
+        await system.send("x" * 30_000)
+        assert {one.asked for one in (await excerpts(system)).values()} == {"x" * 200}
+    assert len(folded) == 2
 
 
 # --- turns

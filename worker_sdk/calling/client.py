@@ -280,9 +280,13 @@ class HubClient:
         """Cancel the task if it runs, and delete all that the hub has stored of it. TaskNotFound."""
         await self._link.ask("DELETE", f"/registry/tasks/{quote(task_id, safe='')}")
 
-    async def erase_tasks(self, *, context_id: str | None = None, holder: str | None = None) -> int:
-        """The same for all tasks of a conversation, or of a holder of tokens, which only operators may. How many there were."""
-        query, count, more = _without_none({"context_id": context_id, "holder": holder}), 0, True
+    async def erase_tasks(
+        self, *, context_id: str | None = None, holder: str | None = None, ended_by: str | None = None
+    ) -> int:
+        """The same for all tasks of a conversation, or of a holder of tokens, which only operators may. `ended_by`: only those
+        that had ended at that time, and what is left of older ones. How many there were.
+        """
+        query, count, more = _without_none({"context_id": context_id, "holder": holder, "ended_by": ended_by}), 0, True
         while more:
             erased = await self._link.ask("DELETE", "/registry/tasks", query=query)
             count, more = count + erased["erased"], erased["more"]

@@ -52,28 +52,30 @@ class Erasure:
             await self._files.sweep()
         return Erased(1, more=False)
 
-    async def all_of(self, owner: Caller, context: str | None = None) -> Erased:
-        """The tasks and summaries that the owner has now, in that context if one is given; without one, also the files that no
-        task has, and the name in sums of usage. StoreUnavailable: some may be erased.
+    async def all_of(self, owner: Caller, context: str | None = None, *, ended_by: float | None = None) -> Erased:
+        """The tasks and summaries that the owner has now: in that context, and only those that had ended by that time of the
+        wall clock, if these are given; without both, also the files that no task has, and the name in sums of usage.
+        StoreUnavailable: some may be erased.
         """
-        erased = await self._tasks_of(owner, context)
+        erased = await self._tasks_of(owner, context, ended_by)
         await self._files.sweep()
-        if context is None and not erased.more:
+        if context is None and ended_by is None and not erased.more:
             await self._files.erase_of(owner)
             await self._forget_name(owner)
         return erased
 
-    async def _tasks_of(self, owner: Caller, context: str | None) -> Erased:
+    async def _tasks_of(self, owner: Caller, context: str | None, ended_by: float | None) -> Erased:
         began, now = self._deps.clock.monotonic(), self._deps.clock.wall()
         async with self._deps.shares.lists.slot(owner.workspace):
-            rows = await self._tasks.all_of(owner, context=context, admitted_by=now, limit=_AT_ONCE + 1)
+            rows = await self._tasks.all_of(owner, context=context, admitted_by=now, ended_by=ended_by, limit=_AT_ONCE + 1)
         for count, row in enumerate(rows):
             if count == _AT_ONCE or self._deps.clock.monotonic() - began > _LONGEST:
                 return Erased(count, more=True)
             await self._erase(row)
-        await self._tasks.forget_discarded(owner, context=context)
+        if ended_by is None:
+            await self._tasks.forget_discarded(owner, context=context)
         async with self._deps.shares.lists.slot(owner.workspace):
-            old = await self._summaries.all_of(owner, context=context, limit=_AT_ONCE)
+            old = await self._summaries.all_of(owner, context=context, ended_by=ended_by, limit=_AT_ONCE)
         count = len(rows) + await self._summaries.erase(owner, old)
         return Erased(count, more=len(old) == _AT_ONCE)
 

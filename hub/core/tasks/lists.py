@@ -13,7 +13,7 @@ from rolecall.errors import ClientDisconnected, ListTooSlow
 from rolecall.model.a2a import PAUSED, Answer
 from rolecall.model.command import ListTasks, TaskQuery
 from rolecall.model.ids import Caller, TaskId
-from rolecall.model.task import Question, Summary, SummaryPage, TaskPage
+from rolecall.model.task import Excerpt, Question, Summary, SummaryPage, TaskPage
 from rolecall.model.usage import Usage, UsageGroup, UsageQuery, UsageSums
 from rolecall.model.value import replace
 
@@ -30,11 +30,12 @@ class TaskList(NamedTuple):
 
 
 class RowList(NamedTuple):
-    """`questions`: what each of the paused tasks asks its caller. `usage`: what those that have used something have used.
-    `tree_usage`: what the trees of roots have used, where a task below the root has used something.
+    """`excerpts`: of each task. `questions`: what each of the paused tasks asks its caller. `usage`: what those that have used
+    something have used. `tree_usage`: what the trees of roots have used, where a task below the root has used something.
     """
 
     page: TaskPage
+    excerpts: Mapping[TaskId, Excerpt]
     questions: Mapping[TaskId, Question]
     usage: Mapping[TaskId, Sequence[Usage]]
     tree_usage: Mapping[TaskId, Sequence[Usage]]
@@ -56,7 +57,7 @@ class TaskLists:
             ids = [row.id for row in page.rows]
             usage, below = await self._usage.of_tasks(ids), await self._usage.below(ids)
             trees = {root: UsageSums([*usage.get(root, ()), *used]).sums for root, used in below.items()}
-            return RowList(page, questions, usage, trees)
+            return RowList(page, await self._reader.excerpts(caller, page.rows), questions, usage, trees)
 
     async def usage(self, query: UsageQuery) -> Sequence[UsageGroup]:
         """ListTooSlow."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from hub.core.relay.context import Dependencies
 from hub.core.tasks.folding import FoldingThread
 from hub.ports.codec import LogFold
 from rolecall.errors import ArtifactNotFound, ClientDisconnected, InvalidAnswer, TaskNotFound
-from rolecall.model.a2a import Answer, Event, EventKind, Logged
+from rolecall.model.a2a import Answer, Event, EventKind, Logged, TaskState
 from rolecall.model.content import Download
 from rolecall.model.ids import START, Caller, Cursor, TaskId
-from rolecall.model.task import AskedFor, Question, TaskChange, TaskRow
+from rolecall.model.task import AskedFor, Excerpt, Question, TaskChange, TaskRow, Turn
 from rolecall.model.value import Value
 
 _READ_AT_ONCE = 8 * 1024 * 1024
@@ -24,6 +25,10 @@ _PAGE = 250
 """Events of a long log that are folded at a time: others take turns in between."""
 _BEHIND_A_PAUSE = 16
 """So many events behind it are passed over when a pause is looked for. Usually there is none."""
+_LARGEST_READ = 32 * 1024
+"""Bytes of a message, or of an event, that is read for a line of a list."""
+_LONGEST_DETAIL = 500
+"""Characters."""
 _Read = TypeVar("_Read")
 OnDisconnect = Callable[[Callable[[], None]], None]
 """Registers a callback for the disconnection of the caller; calls it at once if the caller has disconnected already."""
@@ -171,6 +176,28 @@ class TaskReader:
     def _question_in(self, event: Event) -> Question:
         asked = self._codec.asked_for(event)
         return Question(self._codec.words(event), asked.child if asked is not None else None)
+
+    async def excerpts(self, caller: Caller, rows: Sequence[TaskRow]) -> Mapping[TaskId, Excerpt]:
+        """Of the rows of a page, which are the caller's: two reads for all of them. What is large is passed over."""
+        if not rows:
+            return {}
+        turns = await self._engine.tasks.first_turns([row.id for row in rows], largest=_LARGEST_READ)
+        failed = [row.id for row in rows if row.ended and row.state is not TaskState.COMPLETED]
+        last = await self._engine.events.last_events(failed, largest=_LARGEST_READ) if failed else {}
+        size = sum([len(turn.params) for turn in turns.values()]) + _size(tuple(last.values()))
+        job = partial(self._excerpts, turns, last)
+        return await self._folding.run(caller, job, rows) if size > _FOLDED_ON_LOOP * 1024 else job(rows)
+
+    def _excerpts(
+        self, turns: Mapping[TaskId, Turn], last: Mapping[TaskId, Logged], rows: Sequence[TaskRow]
+    ) -> Mapping[TaskId, Excerpt]:
+        found = {}
+        for row in rows:
+            turn, end = turns.get(row.id), last.get(row.id)
+            asked = self._codec.asked(turn) if turn is not None else ""
+            detail, reason = (self._codec.words(end.event), self._codec.reason(end.event)) if end is not None else ("", "")
+            found[row.id] = Excerpt(asked, detail[:_LONGEST_DETAIL], reason)
+        return found
 
     async def asked_for(self, row: TaskRow) -> AskedFor | None:
         """The child whose question a paused task asks; None: it asks its own, or it is gone."""

@@ -219,7 +219,10 @@ class TaskItem(Answer):
     """`usage`: by model and currency; not there if nothing was reported. `tree_usage`: of a root in a list, the sums of its
     tree, if a task below it has used something. `question` and `since` are there while the task waits for its caller: what its
     worker asks, in words (at most 4,000 characters; empty if the question has none), and since when. `child`: the task that it
-    has started whose question this is; an answer to either goes on.
+    has started whose question this is; an answer to either goes on. In a list also `asked`: the beginning of its first message,
+    in one line (at most 200 characters); and of one that has failed, or was rejected or canceled, `detail`: what its last
+    status says (at most 500), and `reason`: the code, if the hub itself has ended it. They are not there if there is none, or
+    if what they are read from is larger than 32 KiB.
     """
 
     id: str
@@ -235,6 +238,9 @@ class TaskItem(Answer):
     question: str | UnsetType = UNSET
     child: str | UnsetType = UNSET
     since: Time | UnsetType = UNSET
+    asked: str | UnsetType = UNSET
+    reason: Annotated[str, Meta(pattern="^[A-Z_]+$")] | UnsetType = UNSET
+    detail: str | UnsetType = UNSET
 
 
 class TaskSummary(Answer):

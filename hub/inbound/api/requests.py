@@ -226,12 +226,11 @@ def _moment_of(value: str) -> float:
     return found
 
 
-Since = Annotated[
+Moment = Annotated[
     float | None,
     BeforeValidator(_moment_of),
     WithJsonSchema({"type": "string", "format": "date-time"}),
     Reason("must be a time such as 2026-01-31T12:00:00Z"),
-    Field(description="Changed then or later."),
 ]
 
 
@@ -239,7 +238,7 @@ class TaskFilter(Query):
     role: str | None = None
     state: States = ()
     context_id: str | None = None
-    since: Since = None
+    since: Annotated[Moment, Field(description="Changed then or later.")] = None
     limit: PageLimit = 50
     cursor: PageCursor = None
 
@@ -254,6 +253,7 @@ class EraseQuery(Query):
     holder: Annotated[str | None, BeforeValidator(_text_or_none), Field(description="Those of this holder, for operators.")] = (
         None
     )
+    ended_by: Annotated[Moment, Field(description="Only those that had ended then.")] = None
 
 
 def _from_day(value: str) -> date:

@@ -47,21 +47,25 @@ from rolecall.model.a2a import Logged
 from rolecall.model.command import Target, TaskQuery
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.principal import Right
-from rolecall.model.task import Branch, Question, StoredFile, Summary, TaskChange, TaskRow
+from rolecall.model.task import Branch, Excerpt, Question, StoredFile, Summary, TaskChange, TaskRow
 from rolecall.model.usage import Spending, Usage, UsageGroup, UsageQuery, UsageSums, amount_text
 from rolecall.protocol.text.timestamp import timestamp
 
 _DOWNLOAD_ERRORS = (TaskNotFound, ArtifactNotFound, RangeInvalid, ArtifactUnreadable, Overloaded)
 
 _FIRST_DAY = date(1970, 1, 1)
+_NO_EXCERPT = Excerpt()
 
 
 def add_tasks(app: Quart, hub: Hub, uses: OpenUses) -> None:
     @app.get("/registry/tasks")
     @operation("The caller's tasks.")
     async def tasks(query: TaskFilter) -> Tasks:
-        page, questions, usage, trees = await hub.page(caller(), _wanted(query))
-        items = [task_item(row, usage.get(row.id, ()), questions.get(row.id), trees.get(row.id, ())) for row in page.rows]
+        page, excerpts, questions, usage, trees = await hub.page(caller(), _wanted(query))
+        items = [
+            task_item(row, usage.get(row.id, ()), questions.get(row.id), trees.get(row.id, ()), excerpts[row.id])
+            for row in page.rows
+        ]
         return Tasks(tasks=items, total=page.total, next_cursor=page.before)
 
     @app.get("/registry/summaries")
@@ -76,14 +80,22 @@ def add_tasks(app: Quart, hub: Hub, uses: OpenUses) -> None:
         return _summary(await hub.summary(caller(), TaskId(task)))
 
     @app.delete("/registry/tasks")
-    @operation("Erase the tasks of a context, or of a holder.", InvalidParams, Overloaded, right=Right.CALL)
+    @operation(
+        "Erase the tasks of a context or of a holder, or those that have ended long ago.",
+        InvalidParams,
+        Overloaded,
+        right=Right.CALL,
+    )
     async def erase_all(query: EraseQuery) -> Erased:
-        if query.context_id is None and query.holder is None:
-            raise InvalidParams("Name what to erase: ?context_id= a context of yours, or ?holder= the holder of the tasks.")
+        if query.context_id is None and query.holder is None and query.ended_by is None:
+            raise InvalidParams(
+                "Name what to erase: ?context_id= a context of yours, ?ended_by= a time, or ?holder= the holder of the tasks."
+            )
         name = query.holder or caller().name
-        with recorded(own_scope(), "erase", f"holder {name}, context {query.context_id or 'any'}") as facts:
+        until = f", ended by {timestamp(query.ended_by)}" if query.ended_by is not None else ""
+        with recorded(own_scope(), "erase", f"holder {name}, context {query.context_id or 'any'}{until}") as facts:
             owner = caller() if query.holder is None else Caller(caller(Right.OPERATE).workspace, query.holder)
-            erased = await hub.erasure.all_of(owner, query.context_id)
+            erased = await hub.erasure.all_of(owner, query.context_id, ended_by=query.ended_by)
             facts["count"] = erased.tasks
         return Erased(*erased)
 
@@ -249,7 +261,11 @@ def _budget(spending: Spending) -> BudgetItem:
 
 
 def task_item(
-    row: TaskRow | TaskChange, usage: Sequence[Usage], question: Question | None = None, tree_usage: Sequence[Usage] = ()
+    row: TaskRow | TaskChange,
+    usage: Sequence[Usage],
+    question: Question | None = None,
+    tree_usage: Sequence[Usage] = (),
+    excerpt: Excerpt = _NO_EXCERPT,
 ) -> TaskItem:
     return TaskItem(
         id=row.id,
@@ -265,4 +281,7 @@ def task_item(
         question=UNSET if question is None else question.words,
         child=UNSET if question is None or question.child is None else question.child,
         since=UNSET if question is None else timestamp(row.updated),
+        asked=excerpt.asked or UNSET,
+        reason=excerpt.reason or UNSET,
+        detail=excerpt.detail or UNSET,
     )

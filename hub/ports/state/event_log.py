@@ -68,6 +68,11 @@ class EventLog(Protocol):
     async def read(self, task: TaskId, *, after: Cursor = START, upto: Cursor | None = None) -> Sequence[Logged]:
         """Stored events after `after`, up to and including `upto`."""
 
+    async def last_events(self, tasks: Sequence[TaskId], *, largest: int) -> Mapping[TaskId, Logged]:
+        """The last events of these tasks, which have ended, as far as they have no more bytes than that. Whose tasks they are
+        was checked. It may take long, and ends when it is cancelled, as `TaskStore.page`.
+        """
+
     def follow(self, task: TaskId, *, after: Cursor, idle: timedelta) -> Subscription:
         """Wake-ups are hints: a lost one costs latency, never an event. A slow reader lags in storage, not in memory."""
 

@@ -22,8 +22,12 @@ class Summaries(Protocol):
         run at once. When it is cancelled it ends.
         """
 
-    async def all_of(self, caller: Caller, *, context: str | None, limit: int) -> Sequence[TaskId]:
-        """Some of the caller's; only those in `context` if it is given. It may take long, as `page`."""
+    async def all_of(
+        self, caller: Caller, *, context: str | None, ended_by: float | None = None, limit: int
+    ) -> Sequence[TaskId]:
+        """Some of the caller's; only those in `context`, and only those of tasks that had ended by `ended_by`, if these are
+        given. It may take long, as `page`.
+        """
 
     async def erase(self, caller: Caller, tasks: Sequence[TaskId]) -> int:
         """Delete these, as far as they are the caller's. How many there were."""

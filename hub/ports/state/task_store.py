@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -71,6 +71,11 @@ class TaskStore(Protocol):
     async def turns(self, task: TaskId) -> Sequence[Turn]:
         """In the order of their arrival; the first is the one of `admit`."""
 
+    async def first_turns(self, tasks: Sequence[TaskId], *, largest: int) -> Mapping[TaskId, Turn]:
+        """The messages that these tasks began with, as far as they have no more bytes than that, which is at most 64 KiB. Whose
+        tasks they are was checked. It may take long, and ends when it is cancelled, as `page`.
+        """
+
     async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
         """Latest update first. It may take long, but delays no other operation of the store; whoever calls it limits how many
         run at once. When it is cancelled it ends.
@@ -106,9 +111,11 @@ class TaskStore(Protocol):
     async def unfinished(self) -> Sequence[TaskRow]:
         """All callers' tasks that have not ended, in the order of admission: a starting hub continues them."""
 
-    async def all_of(self, caller: Caller, *, context: str | None, admitted_by: float, limit: int) -> Sequence[TaskRow]:
+    async def all_of(
+        self, caller: Caller, *, context: str | None, admitted_by: float, ended_by: float | None = None, limit: int
+    ) -> Sequence[TaskRow]:
         """A piece of the caller's tasks that were admitted until that time of the wall clock, also of those that were answered
-        by a bare message; only those in `context` if it is given.
+        by a bare message; only those in `context`, and only those that had ended by `ended_by`, if these are given.
         """
 
     async def erase(self, task: TaskId) -> bool:

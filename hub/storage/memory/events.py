@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from hub.ports.clock import Clock
@@ -61,6 +61,10 @@ class MemoryLog:
     async def read(self, task: TaskId, *, after: Cursor = START, upto: Cursor | None = None) -> Sequence[Logged]:
         cached = self._tasks.get(task)
         return cached.since(after, upto) if cached is not None else ()
+
+    async def last_events(self, tasks: Sequence[TaskId], *, largest: int) -> Mapping[TaskId, Logged]:
+        found = {task: log[-1] for task in tasks if (log := await self.read(task))}
+        return {task: last for task, last in found.items() if len(last.event.body) <= largest}
 
     def follow(self, task: TaskId, *, after: Cursor, idle: timedelta) -> LogFollower:
         return LogFollower(self, task, self._tasks.get(task), after=after, idle=idle)

@@ -49,8 +49,11 @@ class MemorySummaries:
         more = len(found) > len(page) > 0
         return SummaryPage(page, str(PageMark(page[-1].updated, page[-1].id)) if more else None)
 
-    async def all_of(self, caller: Caller, *, context: str | None, limit: int) -> Sequence[TaskId]:
-        return [summary.id for summary in self._of(caller, context)][:limit]
+    async def all_of(
+        self, caller: Caller, *, context: str | None, ended_by: float | None = None, limit: int
+    ) -> Sequence[TaskId]:
+        found = [one.id for one in self._of(caller, context) if ended_by is None or one.updated <= ended_by]
+        return found[:limit]
 
     async def erase(self, caller: Caller, tasks: Sequence[TaskId]) -> int:
         return self._delete([task for task in tasks if task in self._kept and self._kept[task].caller == caller])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from hub.ports.clock import Clock
@@ -138,9 +138,12 @@ class MemoryTasks:
     async def forget_discarded(self, caller: Caller, *, context: str | None) -> None:
         self._changes.forget_discarded(caller, context)
 
-    async def all_of(self, caller: Caller, *, context: str | None, admitted_by: float, limit: int) -> Sequence[TaskRow]:
+    async def all_of(
+        self, caller: Caller, *, context: str | None, admitted_by: float, ended_by: float | None = None, limit: int
+    ) -> Sequence[TaskRow]:
         rows = [cached.row for cached in self._tasks.values() if cached.row.caller == caller]
-        return [row for row in rows if context in (None, row.context) and row.created <= admitted_by][:limit]
+        found = [row for row in rows if context in (None, row.context) and row.created <= admitted_by]
+        return [row for row in found if ended_by is None or (row.ended and row.updated <= ended_by)][:limit]
 
     async def erase(self, task: TaskId) -> bool:
         self._changes.forget((task,))
@@ -153,6 +156,10 @@ class MemoryTasks:
     async def turns(self, task: TaskId) -> Sequence[Turn]:
         cached = self._tasks.get(task)
         return tuple(cached.turns or ()) if cached is not None else ()
+
+    async def first_turns(self, tasks: Sequence[TaskId], *, largest: int) -> Mapping[TaskId, Turn]:
+        found = {task: turns[0] for task in tasks if (turns := await self.turns(task))}
+        return {task: turn for task, turn in found.items() if len(turn.params) <= largest}
 
     async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
         since = query.since or 0

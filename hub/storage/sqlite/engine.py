@@ -63,7 +63,9 @@ class SqliteEngine:
         )
         self.usage = SqliteUsage(self._writer, self._reader, self._list_readers, clock)
         self.summaries = SqliteSummaries(self._writer, self._list_readers, clock, disk)
-        self.events = SqliteLog(self._writer, self._reader, cache, clock, notifier, reserve, disk, changes, counts)
+        self.events = SqliteLog(
+            self._writer, self._reader, self._list_readers, cache, clock, notifier, reserve, disk, changes, counts
+        )
         self._folder = FileBytes(database.with_name(database.name + "-files"), reserve=disk_reserve, has_room=reserve.has_room)
         self.files = SqliteFiles(self._folder, self._writer, self._reader, self._list_readers, clock, reserve, disk)
         self._restarted_at = -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
@@ -17,7 +17,7 @@ from hub.storage.common.log_tail import PAGE_BYTES, PAGE_EVENTS, LogFollower
 from hub.storage.common.notifier import Notifier
 from hub.storage.common.reserve import Reserve
 from hub.storage.sqlite.cache import Cache
-from hub.storage.sqlite.connections.readers import SqliteReader
+from hub.storage.sqlite.connections.readers import ListReaders, SqliteReader
 from hub.storage.sqlite.connections.writer import Item, Writer
 from hub.storage.sqlite.contents import LARGE, as_value, is_large, write_large
 from hub.storage.sqlite.files import bind
@@ -56,6 +56,10 @@ select place & {LAST_CURSOR}, kind, state, dialect, body from event
 where place > (select key << {CURSOR_BITS} from task where id = ?1) + ?2
 and place <= (select key << {CURSOR_BITS} from task where id = ?1) + ?3
 order by place
+"""
+_LAST_EVENTS = f"""
+select task.id, place & {LAST_CURSOR}, event.kind, event.state, event.dialect, body
+from task join event on place = (task.key << {CURSOR_BITS}) + task.last where task.id in (%s) and length(body) <= ?
 """
 # The sizes are read first, so that large events behind the page are not read in vain.
 _PAGE = f"""
@@ -102,6 +106,7 @@ class SqliteLog:
         self,
         writer: Writer,
         reader: SqliteReader,
+        lists: ListReaders,
         cache: Cache,
         clock: Clock,
         notifier: Notifier,
@@ -115,6 +120,7 @@ class SqliteLog:
         self.changes = changes
         self.counts = counts
         self._reader = reader
+        self._lists = lists
         self._cache = cache
         self._notifier = notifier
         self.reserve = reserve
@@ -130,6 +136,10 @@ class SqliteLog:
             return cached.since(after, upto)
         last = LAST_CURSOR if upto is None else min(upto, LAST_CURSOR)
         return _logged(await self._reader.rows(_READ, (task, after, last)))
+
+    async def last_events(self, tasks: Sequence[TaskId], *, largest: int) -> Mapping[TaskId, Logged]:
+        found = await self._lists.rows(_LAST_EVENTS % ", ".join("?" * len(tasks)), [*tasks, largest])
+        return {TaskId(task): _logged((tuple(members),))[0] for task, *members in found}
 
     def follow(self, task: TaskId, *, after: Cursor, idle: timedelta) -> LogFollower:
         return LogFollower(self, task, self._cache.find(task), after=after, idle=idle)

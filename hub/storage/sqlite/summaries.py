@@ -62,8 +62,13 @@ class SqliteSummaries:
         more = len(found) > len(page) > 0
         return SummaryPage(page, str(PageMark(page[-1].updated, page[-1].id)) if more else None)
 
-    async def all_of(self, caller: Caller, *, context: str | None, limit: int) -> Sequence[TaskId]:
+    async def all_of(
+        self, caller: Caller, *, context: str | None, ended_by: float | None = None, limit: int
+    ) -> Sequence[TaskId]:
         where, values = _filter(caller, TaskQuery(context))
+        if ended_by is not None:
+            where += " and updated <= ?"
+            values.append(ended_by)
         return [
             TaskId(task)
             for (task,) in await self._lists.rows(f"select id from summary where {where} limit ?", [*values, limit])

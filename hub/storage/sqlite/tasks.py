@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -63,6 +63,11 @@ select turn_after, turn_message, turn_dialect, turn_params, -1 as seq from task 
 union all
 select after, message, dialect, params, seq from turn where task = (select key from task where id = ?1)
 order by seq
+"""
+# A large one is not in its row.
+_FIRST_TURNS = """
+select id, turn_after, turn_message, turn_dialect, turn_params from task
+where id in (%s) and length(turn_params) between 1 and ?
 """
 _ADD_TURN = """
 insert into turn (task, seq, after, message, dialect, params, names)
@@ -400,8 +405,13 @@ class SqliteTasks:
 
         await self._writer.submit(write, publish, task=task)
 
-    async def all_of(self, caller: Caller, *, context: str | None, admitted_by: float, limit: int) -> Sequence[TaskRow]:
+    async def all_of(
+        self, caller: Caller, *, context: str | None, admitted_by: float, ended_by: float | None = None, limit: int
+    ) -> Sequence[TaskRow]:
         where, values = _filter(caller, context, None)
+        if ended_by is not None:
+            where += " and updated <= ? and idle_since is not null"
+            values.append(ended_by)
         sql = f"select {MEMBERS} from task_now where {where} and created <= ? limit ?"
         return [row_of(members) for members in await self._lists.rows(sql, [*values, admitted_by, limit])]
 
@@ -437,6 +447,10 @@ class SqliteTasks:
         if cached is not None and cached.turns is not None:
             return cached.turns
         return [Turn(*members) for *members, _ in await self._reader.rows(_TURNS, (task,))]
+
+    async def first_turns(self, tasks: Sequence[TaskId], *, largest: int) -> Mapping[TaskId, Turn]:
+        rows = await self._lists.rows(_FIRST_TURNS % ", ".join("?" * len(tasks)), [*tasks, largest])
+        return {TaskId(task): Turn(*members) for task, *members in rows}
 
     async def page(self, caller: Caller, query: TaskQuery) -> TaskPage:
         page = list_page(caller, query)

@@ -96,6 +96,8 @@ async def test_a_frame_has_the_task_as_in_a_list_and_what_it_says(app: Quart, ht
     ]
     assert [data["event"] for data in found] == ["admitted", "changed", "ended"]
     for data, item in zip(found, listed, strict=True):
+        excerpt = {name: item.pop(name) for name in ("asked", "detail", "reason") if name in item}
+        assert excerpt == {name: data[name] for name in ("detail", "reason") if name in data}
         assert data["task"].keys() == item.keys()
         assert {name for name, value in item.items() if value != data["task"][name]} <= {"updated", "since"}  # by milliseconds
         assert (data["parent"], data["holder"]) == ("above", "local")

@@ -289,9 +289,11 @@ class HubClient:
         """Cancel the task if it runs, and delete all that the hub has stored of it. TaskNotFound."""
         return self._thread.run(self._hub.erase_task(task_id))
 
-    def erase_tasks(self, *, context_id: str | None = None, holder: str | None = None) -> int:
-        """The same for all tasks of a conversation, or of a holder of tokens, which only operators may. How many there were."""
-        return self._thread.run(self._hub.erase_tasks(context_id=context_id, holder=holder))
+    def erase_tasks(self, *, context_id: str | None = None, holder: str | None = None, ended_by: str | None = None) -> int:
+        """The same for all tasks of a conversation, or of a holder of tokens, which only operators may. `ended_by`: only those
+        that had ended at that time, and what is left of older ones. How many there were.
+        """
+        return self._thread.run(self._hub.erase_tasks(context_id=context_id, holder=holder, ended_by=ended_by))
 
     def task_changes(self, *, role: str | None = None, state: str | None = None, after: str | None = None) -> HubFeed:
         """What happens to the caller's tasks, from now, or after a revision: to be iterated over, without an end. It survives
