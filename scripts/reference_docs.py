@@ -16,6 +16,7 @@ from hub.telemetry.metrics import FAMILIES, PREFIX
 from rolecall.cli import rolecall
 from rolecall.cli.connect import EXIT_CODES
 from rolecall.cli.up.agents_file import tables as agents_tables
+from rolecall.model.ids import DOCTOR_ROLE
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 NOTE = "<!-- Written by scripts/reference_docs.py. Change the code, then run it. -->\n"
@@ -165,6 +166,7 @@ def metrics() -> str:
         NOTE,
         "`GET /metrics`, in Prometheus' text format. A role that no worker ever enrolled under counts as `_unknown`:",
         "callers cannot make series. `method` is the canonical name of a call, the same for every spelling.",
+        f"The calls of `rolecall doctor`, to the role `{DOCTOR_ROLE}`, are left out wherever there is a `role`.",
         f"Beside these come the usual `{PREFIX}process_…` metrics of the process where the platform has them.",
         "",
         "| name | type | labels | what it is |",

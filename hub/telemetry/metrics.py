@@ -9,9 +9,9 @@ import platform
 import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily, Metric
@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from hub.core.observe import ShareUse
 from rolecall import __version__
+from rolecall.model.ids import DOCTOR_ROLE
 from rolecall.model.usage import NANOS, Usage
 from rolecall.model.worker import ChangeKind, Registration, RegistryChange
 
@@ -30,6 +31,7 @@ OTHER = "_other"
 _ROLE_LIMIT = 1000
 _CURRENCY_LIMIT = 5
 _WORKER_LIMIT = 200
+_Value = TypeVar("_Value")
 _CALL_BOUNDS = (0.005, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _FIRST_EVENT_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -314,20 +316,26 @@ def _take_one(gauge: defaultdict[tuple[str, ...], float], key: tuple[str, ...], 
 def _simple(family: Family, values: dict[tuple[str, ...], float]) -> Metric:
     kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
     metric = kind(PREFIX + family.name, family.about, labels=family.labels)
-    for labels, value in tuple(values.items()):
+    for labels, value in _shown(family, values):
         metric.add_metric(labels, value)
     return metric
 
 
 def _histogram(family: Family, histogram: _Histogram) -> Metric:
     metric = HistogramMetricFamily(PREFIX + family.name, family.about, labels=family.labels)
-    for labels, (*counts, total) in tuple(histogram.values.items()):
+    for labels, (*counts, total) in _shown(family, histogram.values):
         running, buckets = 0.0, []
         for bound, count in zip((*map(str, histogram.bounds), "+Inf"), counts, strict=True):
             running += count
             buckets.append((bound, running))
         metric.add_metric(labels, buckets, total)
     return metric
+
+
+def _shown(family: Family, values: Mapping[tuple[str, ...], _Value]) -> Sequence[tuple[tuple[str, ...], _Value]]:
+    """Without the calls of `rolecall doctor`."""
+    by_role = family.labels[:1] == ("role",)
+    return [(labels, value) for labels, value in values.items() if not by_role or labels[0] != DOCTOR_ROLE]
 
 
 def _build() -> dict[str, str]:

@@ -25,6 +25,10 @@ _FILE = re.compile("[0-9a-f]{32}")
 RESERVED_ROLES = frozenset({"agents", "a2a", "v1", "registry", "mcp", "dashboard", "tasks", "subscribe"})
 
 
+DOCTOR_ROLE = "rolecall-doctor"
+"""The role that `rolecall doctor` enrols under and calls. Its calls leave no task, and no series in the metrics."""
+
+
 class WorkerId(NamedTuple):
     """One process that serves a role."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,10 +49,19 @@ def test_every_check_passes_for_a_hub_without_tokens(open_hub: HubProcess) -> No
     assert "A2A 1.0, 0.3" in done.stdout
 
 
-def test_it_leaves_no_worker_behind(open_hub: HubProcess) -> None:
+def test_it_leaves_nothing_behind_also_if_nobody_reads_to_its_end(open_hub: HubProcess) -> None:
+    command = f"{shlex.join(ROLECALL)} doctor --hub {open_hub.url} | head -n 5"
+    argv = ["bash", "-o", "pipefail", "-c", command]
+    cut = subprocess.run(argv, capture_output=True, text=True, env=environment({}), cwd=ROOT, timeout=60, check=False)
+    assert (cut.returncode, len(cut.stdout.splitlines()), cut.stderr) == (0, 5, "")
     assert states(open_hub.url, "--role", "echo")[0] == 0
-    page = httpx.get(f"{open_hub.url}/registry/agents", trust_env=False).json()
-    assert [agent["name"] for agent in page["agents"]] == ["echo:a"]
+
+    def read(path: str) -> httpx.Response:
+        return httpx.get(open_hub.url + path, trust_env=False)
+
+    assert [agent["name"] for agent in read("/registry/agents").json()["agents"]] == ["echo:a"]
+    assert (read("/registry/tasks").json()["total"], read("/registry/summaries").json()["summaries"]) == (0, [])
+    assert "doctor" not in read("/metrics").text
 
 
 def test_a_role_without_workers_fails_its_check(open_hub: HubProcess) -> None:

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ from rolecall.cli.doctor.check import FAIL, Check, failed, passed, skipped
 from rolecall.cli.installed import HOW, missing_packages
 from rolecall.cli.output import disk_use, duration
 from rolecall.model.card import JSONRPC, Interface
+from rolecall.model.ids import DOCTOR_ROLE
 from rolecall.protocol.cards import interfaces
 from worker_sdk import AgentInfo, HubClient, Lease, Message, RolecallError, Worker
 from worker_sdk.errors import AuthError, ConfigError, Forbidden, HubUnreachable
@@ -61,7 +62,7 @@ def of_settings(file: Path | None) -> Check:
     return passed("settings", f"{loaded.file or 'no file'}, {len(loaded.origins)} set")
 
 
-async def of_hub(hub: HubClient, token: str | None, role: str | None) -> AsyncIterator[Check]:
+async def of_hub(hub: HubClient, token: str | None, role: str | None) -> AsyncGenerator[Check, None]:
     """All checks, or those up to a failure that makes the others pointless."""
     found = await _hub(hub)
     yield found
@@ -71,10 +72,12 @@ async def of_hub(hub: HubClient, token: str | None, role: str | None) -> AsyncIt
     yield accepted
     if accepted.state == FAIL:
         return
-    async for check in _workers(hub, role):
-        yield check
-    async for check in _through_the_hub(hub, token):
-        yield check
+    async with aclosing(_workers(hub, role)) as of_workers:
+        async for check in of_workers:
+            yield check
+    async with aclosing(_through_the_hub(hub, token)) as of_calls:
+        async for check in of_calls:
+            yield check
 
 
 async def _hub(hub: HubClient) -> Check:
@@ -123,9 +126,9 @@ async def _token(hub: HubClient, token: str | None) -> Check:
 # --- workers
 
 
-async def _workers(hub: HubClient, role: str | None) -> AsyncIterator[Check]:
+async def _workers(hub: HubClient, role: str | None) -> AsyncGenerator[Check, None]:
     try:
-        found = await hub.discover_agents(role=role)
+        found = [agent for agent in await hub.discover_agents(role=role) if agent.role != DOCTOR_ROLE]
     except RolecallError as error:
         yield failed("workers", str(error), error.hint, EXIT_CODES.get(error.reason, 1))
         return
@@ -181,22 +184,34 @@ def _faults_of(card: dict[str, object]) -> Iterator[str]:
 # --- a call and a stream
 
 
-async def _through_the_hub(hub: HubClient, token: str | None) -> AsyncIterator[Check]:
-    """With a worker of our own, whose answer is known."""
+async def _through_the_hub(hub: HubClient, token: str | None) -> AsyncGenerator[Check, None]:
+    """With a worker of our own, whose answer is known. The tasks are erased."""
     with _quiet():
-        async with _own_worker(hub, token) as (worker, failure):
+        async with _own_worker(hub, token) as (worker, failure), _erased(hub) as made:
             if failure:
                 yield skipped("round trip", failure)
                 yield skipped("stream", failure)
                 return
-            yield await _round_trip(hub, worker.name)
-            yield await _streaming(hub, worker.name)
+            yield await _round_trip(hub, worker.name, made)
+            yield await _streaming(hub, worker.name, made)
+
+
+@asynccontextmanager
+async def _erased(hub: HubClient) -> AsyncIterator[list[str]]:
+    """Erase the tasks whose ids are in the list. What cannot be erased goes with its retention."""
+    made: list[str] = []
+    try:
+        yield made
+    finally:
+        for task_id in made:
+            with suppress(RolecallError):
+                await hub.erase_task(task_id)
 
 
 @asynccontextmanager
 async def _own_worker(hub: HubClient, token: str | None) -> AsyncIterator[tuple[Worker, str]]:
     """A worker, and why it could not enrol; empty if it did."""
-    worker = Worker(f"doctor-{token_hex(6)}", instance="one", description="temporary worker of rolecall doctor")
+    worker = Worker(DOCTOR_ROLE, instance=token_hex(6), description="temporary worker of rolecall doctor")
     worker.on_message(_answer)
     outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -232,29 +247,34 @@ async def _answer(message: Message) -> AsyncIterator[str]:
         await asyncio.sleep(INTERVAL)
 
 
-async def _round_trip(hub: HubClient, name: str) -> Check:
+async def _round_trip(hub: HubClient, name: str, made: list[str]) -> Check:
+    """`made` gets the id of its task."""
     text, started = token_hex(8), time.monotonic()
     try:
-        reply = await hub.send_to_agent(name, text, timeout=_PATIENCE)
-        reply.raise_for_state()
+        reply = (await hub.send_to_agent(name, text, timeout=_PATIENCE)).raise_for_state()
     except (AuthError, Forbidden):
         return skipped("round trip", "this token can enrol workers, but not call them")
     except RolecallError as error:
+        made += [error.task_id] if error.task_id else []
         return failed("round trip", str(error), _UNREACHABLE)
+    made += [reply.task_id] if reply.task_id else []
     if reply.text != text:
         return failed("round trip", "the answer is not what the worker sent", "check whether a proxy changes responses")
     return passed("round trip", f"a message came back in {duration(time.monotonic() - started)}")
 
 
-async def _streaming(hub: HubClient, name: str) -> Check:
-    """Pieces that are sent at an interval arrive at an interval."""
+async def _streaming(hub: HubClient, name: str, made: list[str]) -> Check:
+    """Pieces that are sent at an interval arrive at an interval. `made` gets the id of its task."""
+    stream = hub.stream_to_agent(name, _STREAM, give_up_after=1.0)
     try:
-        async with asyncio.timeout(_PATIENCE), hub.stream_to_agent(name, _STREAM, give_up_after=1.0) as stream:
+        async with asyncio.timeout(_PATIENCE), stream:
             times = [time.monotonic() async for event in stream if event.text]
     except (AuthError, Forbidden):
         return skipped("stream", "this token can enrol workers, but not call them")
     except (RolecallError, TimeoutError) as error:
         return failed("stream", str(error) or "it did not end in time", _BUFFERED)
+    finally:
+        made += [stream.task_id] if stream.task_id else []
     sent, received = INTERVAL * (PIECES - 1), times[-1] - times[0] if times else 0.0
     if received < sent / 2:
         about = f"{len(times)} events sent over {duration(sent)} arrived within {duration(received)}: the stream is buffered"

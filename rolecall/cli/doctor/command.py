@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,14 +38,16 @@ def doctor(role: str | None, file: Path | None, as_json: bool, hub: str | None, 
 
 async def _run_checks(role: str | None, file: Path | None, hub: str | None, token: str | None, *, as_json: bool) -> list[Check]:
     done: list[Check] = []
-    async for check in _checks(role, file, hub, token):
-        done.append(check)
-        if not as_json:
-            print_check(check)
+    # Closed at once if nobody reads any more: what a check has begun must end on a loop that runs.
+    async with aclosing(_checks(role, file, hub, token)) as checks:
+        async for check in checks:
+            done.append(check)
+            if not as_json:
+                print_check(check)
     return done
 
 
-async def _checks(role: str | None, file: Path | None, hub: str | None, token: str | None) -> AsyncIterator[Check]:
+async def _checks(role: str | None, file: Path | None, hub: str | None, token: str | None) -> AsyncGenerator[Check, None]:
     from rolecall.cli.doctor import checks
     from worker_sdk.errors import ConfigError
 
@@ -56,5 +59,6 @@ async def _checks(role: str | None, file: Path | None, hub: str | None, token: s
         return
     async with open_hub(address) as api:
         token = str(address.token) if address.token is not None else None
-        async for check in checks.of_hub(api, token, role):
-            yield check
+        async with aclosing(checks.of_hub(api, token, role)) as of_hub:
+            async for check in of_hub:
+                yield check

@@ -40,9 +40,9 @@ def run_doctor(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, di
 
 @pytest.fixture(autouse=True)
 def refused_enrolment(monkeypatch: pytest.MonkeyPatch, hub: ScriptedHub) -> None:
-    """The doctor's role has a random name; here it has one that the script knows."""
+    """The doctor's worker has a random name; here it has one that the script knows."""
     monkeypatch.setattr("rolecall.cli.doctor.checks.token_hex", lambda size: "x")
-    hub.on("PUT /registry/agents/doctor-x/one", REFUSED)
+    hub.on("PUT /registry/agents/rolecall-doctor/x", REFUSED)
 
 
 def test_what_the_token_does_not_allow_is_skipped_with_the_reason(
@@ -157,7 +157,7 @@ def test_every_check_trusts_the_authority_of_the_hub(
     with scripted_hub(tls=authority.certificate().server_context()) as hub:
         hub.on("GET /health", Response(HEALTH))
         hub.on("GET /registry/agents", Response({"agents": [], "count": 0, "next_cursor": None}))
-        hub.on("PUT /registry/agents/doctor-x/one", REFUSED)
+        hub.on("PUT /registry/agents/rolecall-doctor/x", REFUSED)
         code, found = run_doctor(capsys, "--hub", hub.url)
     assert (code, found["hub"]["state"], found["token"]["state"]) == (0, "ok", "ok")
     assert found["round trip"]["about"] == "may not enrol"

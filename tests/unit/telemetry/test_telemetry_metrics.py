@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hub.core.observe import Observer, ShareUse
 from hub.telemetry.metrics import FAMILIES, PREFIX, UNKNOWN, Metrics
-from rolecall.model.ids import WorkerId
+from rolecall.model.ids import DOCTOR_ROLE, WorkerId
 from rolecall.model.usage import Usage
 from rolecall.model.worker import ChangeKind, Health, Offer, Registration, RegistryChange
 
@@ -29,22 +29,20 @@ def _value(metrics: Metrics, name: str, **labels: str) -> float | None:
     return _samples(metrics).get((name, frozenset(labels.items())))
 
 
-def _use_everything(observer: Observer) -> None:
+def _use_everything(observer: Observer, role: str = "echo") -> None:
     for kind in ChangeKind:
-        observer.registry_changed(RegistryChange(1, kind, "default", WorkerId("echo", "a"), 1, None, 0.0))
-    observer.call_started("echo", "message/send")
-    observer.routed("echo", "least-busy", "ok")
-    observer.stream_opened("echo")
-    observer.first_event("echo", 0.02)
-    observer.events_logged("echo", 3, 900)
-    observer.used(
-        "echo", [Usage("small", 100, 20, 5 * 10**8, "USD"), Usage("large", 1, 2, 25 * 10**7, "USD"), Usage("free", 3)]
-    )
-    observer.worker_failed("echo", "worker_lost")
-    observer.failed_over("echo")
-    observer.dropped("echo", "after-the-end", 2)
-    observer.stream_closed("echo")
-    observer.call_ended("echo", "message/send", "ok", 0.3)
+        observer.registry_changed(RegistryChange(1, kind, "default", WorkerId(role, "a"), 1, None, 0.0))
+    observer.call_started(role, "message/send")
+    observer.routed(role, "least-busy", "ok")
+    observer.stream_opened(role)
+    observer.first_event(role, 0.02)
+    observer.events_logged(role, 3, 900)
+    observer.used(role, [Usage("small", 100, 20, 5 * 10**8, "USD"), Usage("large", 1, 2, 25 * 10**7, "USD"), Usage("free", 3)])
+    observer.worker_failed(role, "worker_lost")
+    observer.failed_over(role)
+    observer.dropped(role, "after-the-end", 2)
+    observer.stream_closed(role)
+    observer.call_ended(role, "message/send", "ok", 0.3)
     for outcome in ("failed", "delivered", "delivered", "dead"):
         observer.pushed(outcome)
     observer.push_caught_up(2.0)
@@ -182,3 +180,10 @@ def test_counting_a_call_costs_microseconds() -> None:
         return (time.perf_counter() - started) / 2000
 
     assert min(measured() for _ in range(5)) < 5e-6
+
+
+def test_the_calls_of_the_doctor_are_not_shown() -> None:
+    metrics = Metrics(lambda: [_worker(DOCTOR_ROLE, "x", capacity=1)])
+    _use_everything(metrics, DOCTOR_ROLE)
+    assert not [labels for _, labels in _samples(metrics) if "role" in dict(labels)]
+    assert _value(metrics, "refused_total", reason="overloaded") == 2
