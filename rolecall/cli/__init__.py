@@ -49,7 +49,7 @@ _COMMANDS = {
     "top": _Entry("watch.top", "Roles, load and tasks, in place."),
     "agents": _Entry("agents", "The live workers: list, show, drain, remove."),
     "roles": _Entry("agents", "The roles that live workers serve."),
-    "tasks": _Entry("tasks.command", "Tasks: list, show, follow, cancel, export, erase."),
+    "tasks": _Entry("tasks.command", "Tasks: list, show, follow, save, cancel, export, erase."),
     "tokens": _Entry("server.tokens", "Tokens of clients and workers: make, list, revoke."),
     "doctor": _Entry("doctor.command", "Check everything between here and an answer; print what to do."),
     "ping": _Entry("ping", "Check the hub's health."),

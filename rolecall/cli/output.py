@@ -6,12 +6,14 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from typing import IO, Any
 
 import click
 
-from rolecall.model.a2a import JsonObject
+from rolecall.model.a2a import JsonObject, TaskState
 from rolecall.protocol.text.timestamp import moment
 
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
@@ -24,6 +26,7 @@ _STATE_COLOURS = {
     "failed": "red",
     "rejected": "red",
 }
+_AT_WORK = (TaskState.SUBMITTED, TaskState.WORKING)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -142,6 +145,11 @@ def print_error(error: CommandError) -> None:
         click.echo(f"  {strip_control(line)}", err=True)
 
 
+def counted(number: int, what: str) -> str:
+    """`1 worker`, `2 workers`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def size(count: float) -> str:
     """A number of bytes, for people."""
     for unit in ("B", "KB", "MB", "GB"):
@@ -159,9 +167,37 @@ def disk_use(use: Mapping[str, Any]) -> str:
 
 
 def took(row: JsonObject) -> str:
-    """How long a task took, from its admission to its last change; empty if the row does not tell."""
+    """How long a task took, from its admission to its last change, or until now if it still works; empty if the row does not
+    tell.
+    """
     begun, changed = moment(str(row.get("created"))), moment(str(row.get("updated")))
-    return duration(max(0.0, changed - begun)) if begun is not None and changed is not None else ""
+    if begun is None or changed is None:
+        return ""
+    return duration(max(0.0, (time.time() if row.get("state") in _AT_WORK else changed) - begun))
+
+
+def local_time(text: object, *, short: bool = False) -> str:
+    """A time of the hub in the zone of this machine. `short`: of today the time alone, of other days without the seconds."""
+    at = moment(str(text))
+    if at is None:
+        return str(text)
+    here, today = datetime.fromtimestamp(at), date.today()
+    if not short:
+        return here.strftime("%Y-%m-%d %H:%M:%S")
+    return here.strftime("%H:%M:%S" if here.date() == today else "%m-%d %H:%M" if here.year == today.year else "%Y-%m-%d")
+
+
+def local_zone(text: object = None) -> str:
+    """As it was at that time of the hub, or is now: `UTC+02:00`."""
+    at = moment(str(text))
+    offset = datetime.fromtimestamp(time.time() if at is None else at).astimezone().strftime("%z")
+    return f"UTC{offset[:3]}:{offset[3:5]}" if offset.strip("+-0") else "UTC"
+
+
+def cut(text: str, width: int) -> str:
+    """In one line of so many characters at most."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
 def duration(seconds: float) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rolecall.cli.connect import problem, reaches_hub
-from rolecall.cli.output import duration, print_data, print_json
+from rolecall.cli.output import counted, duration, print_data, print_json
 
 if TYPE_CHECKING:
     from worker_sdk import HubClient
@@ -28,4 +28,5 @@ async def ping(hub: HubClient, as_json: bool) -> None:
         missing = [name for name, passed in (health.get("checks") or {}).items() if not passed]
         raise problem(f"the hub at {hub.url} is not healthy: {', '.join(missing) or 'no reason given'}", "NOT_WELL")
     if not as_json:
-        print_data(f"ok · {hub.url} · {health.get('workers')} workers, {health.get('roles')} roles · {duration(took)}")
+        workers, roles = (counted(int(health.get(f"{what}s") or 0), what) for what in ("worker", "role"))
+        print_data(f"ok · {hub.url} · {workers}, {roles} · {duration(took)}")

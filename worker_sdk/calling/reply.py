@@ -59,9 +59,7 @@ class Reply:
         """Save the files into a folder, which is made if there is none. A name that is taken gets a number. Returns their
         paths. RolecallError, OSError.
         """
-        place = Path(folder)
-        await asyncio.to_thread(place.mkdir, parents=True, exist_ok=True)
-        return [await file.save(await asyncio.to_thread(_free_path, place / file.own_name)) for file in self.files]
+        return await save_files(self.files, folder)
 
     @property
     def files(self) -> Sequence[File]:
@@ -237,6 +235,13 @@ def event_of(result: Any, cursor: str | None, files: Files | None = None) -> Str
     event = _read_event(result)
     kind, text = _kind_and_text(event)
     return StreamEvent(kind, text, event.state, event.document, cursor, found=_files_in(event.document, files))
+
+
+async def save_files(files: Sequence[File], folder: str | os.PathLike[str]) -> Sequence[Path]:
+    """As `Reply.save`."""
+    place = Path(folder)
+    await asyncio.to_thread(place.mkdir, parents=True, exist_ok=True)
+    return [await file.save(await asyncio.to_thread(_free_path, place / file.own_name)) for file in files]
 
 
 def _free_path(path: Path) -> Path:

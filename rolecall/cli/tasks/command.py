@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from rolecall.cli.answer import PATIENCE, AnswerPrinter, follow, text_of
 from rolecall.cli.connect import reaches_hub
-from rolecall.cli.output import print_data, print_facts, print_json, print_notice
+from rolecall.cli.output import counted, cut, local_time, local_zone, print_data, print_facts, print_json, print_notice, took
 from rolecall.cli.tasks import history, lists
 from rolecall.cli.tasks.ids import whole_id
 from rolecall.cli.tasks.reasons import in_words
+from rolecall.cli.tasks.results import save_results
 from rolecall.cli.tasks.table import print_tasks
 from rolecall.cli.tasks.tree import budgets_in_words, print_tree
 from rolecall.cli.tasks.usage import used_in_words
+from rolecall.model.a2a import JsonObject
 from rolecall.model.task import COUNTED
+
+_LISTED = 50
+_LONGEST_ASKED = 500
 
 if TYPE_CHECKING:
     from worker_sdk import HubClient
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def tasks() -> None:
-    """Tasks: list, show, follow, cancel, export, erase."""
+    """Tasks: list, show, follow, save, cancel, export, erase."""
 
 
 tasks.add_command(history.export)
@@ -32,23 +38,26 @@ tasks.add_command(history.remove)
 
 @tasks.command("ls")
 @history.filters
-@click.option("--limit", type=click.IntRange(1, 100), default=50, show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="N", help=f"At most so many. [default: {_LISTED}; with --all no limit]"
+)
 @click.option("--all", "everything", is_flag=True, help="All of them, also those of which only a summary is left.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, with the members of the HTTP API.")
 @reaches_hub
-async def list_tasks(hub: HubClient, /, as_json: bool, everything: bool, limit: int, **wanted: str | None) -> None:
-    """List tasks, the newest change first. TOKENS and COST, if any was reported: of a task that has started others, what its
-    whole tree has used.
+async def list_tasks(hub: HubClient, /, as_json: bool, everything: bool, limit: int | None, **wanted: str | None) -> None:
+    """List tasks, the newest change first, with the beginning of what was asked, and why it failed. TOKENS and COST, if any was
+    reported: of a task that has started others, what its whole tree has used.
     """
     if everything:
-        found = [task async for task in lists.tasks(hub, **wanted)]
-        kept = [summary async for summary in lists.summaries(hub, **wanted)]
-        count = f"{len(found)} tasks, and summaries of {len(kept)} whose logs have been deleted"
+        found = [task async for task in lists.first(limit, lists.tasks(hub, **wanted))]
+        left = None if limit is None else limit - len(found)
+        kept = [summary async for summary in lists.first(left, lists.summaries(hub, **wanted))]
+        count = f"{counted(len(found), 'task')}, and summaries of {len(kept)} whose logs have been deleted"
         found += kept
     else:
-        page = await hub.tasks(limit=limit, **wanted)
-        found = page["tasks"]
-        count = f"{len(found)} of {page['total'] if page['total'] < COUNTED else f'{COUNTED:,}+'}"
+        found, total = await lists.newest(hub, limit or _LISTED, **wanted)
+        count = f"{len(found)} of {total if total < COUNTED else f'{COUNTED:,}+'}"
+        count += "; --limit shows more, --all everything" if len(found) < total else ""
     if as_json:
         print_json(found)
         return
@@ -56,7 +65,7 @@ async def list_tasks(hub: HubClient, /, as_json: bool, everything: bool, limit: 
     for task in found:
         if question := task.get("question"):
             print_notice(f"{task['id']} asks: {question}")
-    print_notice(f"{count} · hub {hub.url}", "dim")
+    print_notice(f"{count} · times are {local_zone()} · hub {hub.url}", "dim")
 
 
 @tasks.command("show")
@@ -74,8 +83,12 @@ async def show_task(hub: HubClient, task_id: str, as_json: bool) -> None:
         print_json({**task, "tree": branches})
         return
     status, decision = task.get("status") or {}, await hub.task_decision(task_id)
-    facts = [("task", task.get("id")), ("context", task.get("contextId")), ("state", status.get("state"))]
-    facts += [("since", status.get("timestamp")), ("says", text_of(status.get("message") or {}))]
+    row: JsonObject = next((branch["task"] for branch in branches if branch["task"]["id"] == task.get("id")), {})
+    asked = next((text_of(message) for message in task.get("history") or () if message.get("role") == "user"), "")
+    facts = [("task", task.get("id")), ("context", task.get("contextId")), ("asked", cut(asked, _LONGEST_ASKED))]
+    facts += [("began", _local(row.get("created"))), ("took", took(row))]
+    facts += [("state", status.get("state")), ("since", _local(status.get("timestamp")))]
+    facts += [("reason", _reason_of(status)), ("says", text_of(status.get("message") or {}))]
     if decision is not None:
         facts += [("worker", decision["worker"]), ("because", in_words(decision))]
     if len(branches) == 1:
@@ -84,8 +97,21 @@ async def show_task(hub: HubClient, task_id: str, as_json: bool) -> None:
     if len(branches) > 1:
         print_data("")
         print_tree(tree)
-    for artifact in task.get("artifacts") or []:
-        print_data(f"\n{artifact.get('name') or artifact.get('artifactId')}:\n{text_of(artifact)}")
+    artifacts = task.get("artifacts") or []
+    for number, artifact in enumerate(artifacts, 1):
+        print_data(f"\n{artifact.get('name') or f'artifact {number}'}:\n{text_of(artifact)}")
+    if any("file" in part for artifact in artifacts for part in artifact.get("parts") or ()):
+        print_notice(f"save its files: rolecall tasks save {task_id} DIR", "dim")
+
+
+def _local(at: object) -> str:
+    return f"{local_time(at)} {local_zone(at)}" if at else ""
+
+
+def _reason_of(status: JsonObject) -> str:
+    """The code, if the hub itself has ended the task."""
+    own = ((status.get("message") or {}).get("metadata") or {}).get("rolecall")
+    return str(own.get("reason") or "") if isinstance(own, dict) else ""
 
 
 @tasks.command("follow")
@@ -99,6 +125,17 @@ async def follow_task(hub: HubClient, task_id: str, after: int | None) -> int:
     answer = AnswerPrinter(task_id=task_id)
     await follow(hub, answer, hub.follow_task(task_id, after=cursor, give_up_after=PATIENCE))
     return await answer.close(hub)
+
+
+@tasks.command("save")
+@click.argument("task_id")
+@click.argument("folder", type=click.Path(path_type=Path), default=Path())
+@reaches_hub
+async def save_task(hub: HubClient, task_id: str, folder: Path) -> None:
+    """Save the files of a task into FOLDER, which is made if there is none, and the texts and data of its artifacts as files. A
+    name that is taken gets a number. FOLDER is the current one by default.
+    """
+    await save_results(hub, await whole_id(hub, task_id), folder)
 
 
 @tasks.command("cancel")

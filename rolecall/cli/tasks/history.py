@@ -6,16 +6,17 @@ import json
 import re
 import time
 from collections.abc import Callable
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from rolecall.cli.connect import reaches_hub
-from rolecall.cli.output import CommandError, print_notice
+from rolecall.cli.output import CommandError, counted, local_time, print_notice
 from rolecall.cli.tasks.ids import whole_id
 from rolecall.cli.tasks.lists import summaries, tasks
 from rolecall.model.a2a import TaskState
-from rolecall.protocol.text.timestamp import moment, timestamp
+from rolecall.protocol.text.timestamp import timestamp
 
 if TYPE_CHECKING:
     from worker_sdk import HubClient
@@ -27,18 +28,28 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class _Since(click.ParamType[str]):
-    """A duration until now, or a time, as the HTTP API takes it."""
+    """A duration until now, or the beginning of a day, or a time, as the HTTP API takes it."""
 
     name = "time"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         ago = _AGO.fullmatch(value)
-        at = time.time() - int(ago[1]) * _SECONDS[ago[2]] if ago else moment(value)
+        at = time.time() - int(ago[1]) * _SECONDS[ago[2]] if ago else _time_here(value)
         if at is None:
-            self.fail(
-                f"{value!r} is neither a duration such as 30m, 12h, 7d nor a time such as 2026-01-31T12:00:00Z.", param, ctx
-            )
+            known = "a duration such as 30m, 12h, 7d, a day (today, yesterday, 2026-01-31) or a time such as 2026-01-31T12:00"
+            self.fail(f"{value!r} is not {known}.", param, ctx)
         return timestamp(max(at, 0.0))
+
+
+def _time_here(text: str) -> float | None:
+    """In the zone of this machine, unless the text names another. None: it is no time."""
+    days_ago = {"today": 0, "yesterday": 1}.get(text)
+    try:
+        if days_ago is not None:
+            return datetime.combine(date.today() - timedelta(days=days_ago), datetime.min.time()).timestamp()
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def filters(command: _Command) -> _Command:
@@ -47,7 +58,12 @@ def filters(command: _Command) -> _Command:
         click.option("--context-id", metavar="ID"),
         click.option("--state", type=click.Choice(_STATES), multiple=True, callback=_joined, help="Can be repeated."),
         click.option("--role", metavar="ROLE"),
-        click.option("--since", type=_Since(), metavar="TIME", help="Changed in the last 30m, 12h, 7d …, or since a time."),
+        click.option(
+            "--since",
+            type=_Since(),
+            metavar="TIME",
+            help="Changed in the last 30m, 12h, 7d …, or since today, yesterday, a date or a time.",
+        ),
     ):
         command = option(command)
     return command
@@ -81,35 +97,49 @@ async def export(hub: HubClient, /, with_summaries: bool, **wanted: str | None) 
         async for item in summaries(hub, **wanted):
             click.echo(json.dumps(item, ensure_ascii=False))
             count += 1
-    print_notice(f"{count} tasks · hub {hub.url}", "dim")
+    print_notice(f"{counted(count, 'task')} · hub {hub.url}", "dim")
 
 
 @click.command("rm")
 @click.argument("task_ids", nargs=-1, metavar="[TASK_ID]...")
 @click.option("--context-id", metavar="ID", help="All tasks of this conversation.")
 @click.option("--holder", metavar="NAME", help="All tasks of this holder of tokens; for operators.")
+@click.option(
+    "--older-than", "ended_by", type=_Since(), metavar="TIME", help="Those that ended longer ago than 3d, or before a date."
+)
 @click.option("--yes", is_flag=True, help="Do not ask before several tasks are erased.")
 @reaches_hub
-async def remove(hub: HubClient, task_ids: tuple[str, ...], context_id: str | None, holder: str | None, yes: bool) -> None:
-    """Erase tasks: log, messages, push configs, summaries. What runs is canceled first. Nothing can bring them back."""
-    if bool(task_ids) == (context_id is not None or holder is not None):
-        raise click.UsageError("Name what to erase: task ids, or --context-id, or --holder.")
+async def remove(
+    hub: HubClient,
+    task_ids: tuple[str, ...],
+    context_id: str | None,
+    holder: str | None,
+    ended_by: str | None,
+    yes: bool,
+) -> None:
+    """Erase tasks: log, messages, push configs, summaries. What runs is canceled first, but --older-than leaves it. Nothing can
+    bring them back.
+    """
+    if bool(task_ids) == any(value is not None for value in (context_id, holder, ended_by)):
+        raise click.UsageError("Name what to erase: task ids, or --context-id, --holder or --older-than.")
     for task_id in task_ids:
         task_id = await whole_id(hub, task_id)
         await hub.erase_task(task_id)
         print_notice(f"erased {task_id}")
     if task_ids:
         return
-    whose = " of ".join(what for what in (context_id and f"context {context_id}", holder and f"holder {holder}") if what)
+    which = [f" of context {context_id}" if context_id else "", f" of holder {holder}" if holder else ""]
+    which.append(f" that ended before {local_time(ended_by)}" if ended_by else "")
     if not yes:
-        click.confirm(f"Erase all tasks of {whose}?", abort=True, err=True)
-    count = await hub.erase_tasks(context_id=context_id, holder=holder)
-    if not count:
+        click.confirm(f"Erase all tasks{''.join(which)}?", abort=True, err=True)
+    count = await hub.erase_tasks(context_id=context_id, holder=holder, ended_by=ended_by)
+    # What ended long ago may well be nothing, as in a job that runs every night.
+    if not count and ended_by is None:
         workspace = (await hub.holder())["workspace"]
         raise CommandError(
-            f"there is no task of {whose} in workspace {workspace}, so none was erased",
+            f"there is no task{''.join(which)} in workspace {workspace}, so none was erased",
             "NOTHING_ERASED",
             1,
             "is the name right, and the token of the same workspace?",
         )
-    print_notice(f"erased {count} tasks of {whose}")
+    print_notice(f"erased {counted(count, 'task')}{''.join(which)}")

@@ -22,6 +22,28 @@ async def tasks(hub: HubClient, **wanted: str | None) -> AsyncIterator[JsonObjec
             yield task
 
 
+async def newest(hub: HubClient, limit: int, **wanted: str | None) -> tuple[list[JsonObject], int]:
+    """So many of the caller's tasks, and how many there are."""
+    found: dict[str, JsonObject] = {}
+    cursor = None
+    while True:
+        page = await hub.tasks(limit=min(limit - len(found), _PAGE), cursor=cursor, **wanted)
+        found |= {task["id"]: task for task in page["tasks"]}
+        cursor = page.get("next_cursor")
+        if len(found) >= limit or not cursor:
+            return list(found.values()), int(page["total"])
+
+
+async def first(limit: int | None, items: AsyncIterator[JsonObject]) -> AsyncIterator[JsonObject]:
+    """At most so many of them."""
+    left = limit
+    async for item in items:
+        if left is not None and left <= 0:
+            return
+        left = None if left is None else left - 1
+        yield item
+
+
 def summaries(hub: HubClient, **wanted: str | None) -> AsyncIterator[JsonObject]:
     """Of the tasks whose logs have been deleted."""
     return _all_pages(hub.summaries, "summaries", wanted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,16 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         if name.startswith(("ROLECALL_", "A2A_")):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def ahead_of_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This machine is two hours before UTC."""
+    with monkeypatch.context() as within:
+        within.setenv("TZ", "EAST-2")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.fixture(autouse=True)

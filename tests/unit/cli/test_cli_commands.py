@@ -19,7 +19,7 @@ from hub.settings.model import SPECS
 from rolecall.cli import output, run
 from tests.helpers.certificates import new_authority
 from tests.helpers.processes import ROOT
-from tests.unit.cli.scripted_hub import Response, ScriptedHub, scripted_hub, task
+from tests.unit.cli.scripted_hub import Response, ScriptedHub, scripted_hub, status, task
 
 
 def _agent(role: str, instance: str, **more: Any) -> dict[str, Any]:
@@ -120,10 +120,12 @@ def test_worker_that_is_not_live_exits_with_5(hub: ScriptedHub, capsys: pytest.C
 
 
 def test_a_list_that_was_not_counted_to_its_end_says_so(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
-    for total, shown in ((9_999, "0 of 9999 "), (10_000, "0 of 10,000+ ")):
+    for total, shown in ((0, "0 of 0 "), (9_999, "0 of 9999; "), (10_000, "0 of 10,000+; ")):
         hub.on("GET /registry/tasks", Response({"tasks": [], "total": total, "next_cursor": None}))
         assert run(["tasks", "ls"]) == 0
-        assert capsys.readouterr().err.startswith(shown)
+        err = capsys.readouterr().err
+        assert err.startswith(shown)
+        assert ("--limit shows more, --all everything" in err) == (total > 0)
 
 
 def test_a_list_shows_how_long_tasks_took_and_what_they_ask(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,11 +133,87 @@ def test_a_list_shows_how_long_tasks_took_and_what_they_ask(hub: ScriptedHub, ca
     ended = {"id": "t1", "state": "completed", "updated": "2026-01-31T12:00:00.250Z", **usual}
     waits = {"id": "t2", "state": "input-required", "updated": "2026-01-31T15:30:00.000Z", "question": "Which?", **usual}
     hub.on("GET /registry/tasks", Response({"tasks": [waits, ended], "total": 2, "next_cursor": None}))
+    began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 90))
+    works = {**usual, "id": "t3", "state": "working", "updated": began, "created": began}
+    hub.on("GET /registry/tasks", Response({"tasks": [works, waits, ended], "total": 3, "next_cursor": None}))
     assert run(["tasks", "ls"]) == 0
     out, err = capsys.readouterr()
     assert re.search(r"^t1 .* completed +1 +250 ms +2026", out, re.MULTILINE)
     assert re.search(r"^t2 .* input-required +1 +4 h +2026", out, re.MULTILINE)
+    assert re.search(r"^t3 .* working +1 +9[0-9]\.\d s ", out, re.MULTILINE)
     assert err.startswith("t2 asks: Which?\n")
+
+
+TEXTS = (
+    {"asked": "tell\ta story", "state": "completed"},
+    {"asked": "x" * 200, "state": "failed", "reason": "WORKER_LOST", "detail": "It is gone.\nFor ever."},
+    {"state": "failed", "detail": "y" * 300},
+)
+
+
+@pytest.mark.parametrize(
+    ("columns", "head", "texts"),
+    [
+        (None, "TASK ROLE WORKER STATE EVENTS TOOK UPDATED ASKED WHY", (200, 300)),
+        (230, "TASK ROLE WORKER STATE EVENTS TOOK UPDATED ASKED WHY", (59, 59)),
+        (120, "TASK WORKER STATE TOOK UPDATED ASKED WHY", (29, 30)),
+        (76, "TASK ROLE STATE TOOK UPDATED ASKED WHY", (14, 14)),
+        (60, "TASK ROLE STATE TOOK ASKED WHY", (12, 12)),
+        (40, "TASK ROLE STATE TOOK", ()),
+    ],
+)
+@pytest.mark.usefixtures("ahead_of_utc")
+def test_a_list_says_what_was_asked_and_why_it_failed_in_the_room_that_there_is(
+    hub: ScriptedHub,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int | None,
+    head: str,
+    texts: Sequence[int],
+) -> None:
+    """`texts`: how long the last columns are at most."""
+    if columns is not None:
+        monkeypatch.setattr("rolecall.cli.tasks.table.is_terminal", lambda stream: True)
+    monkeypatch.setenv("COLUMNS", str(columns or 60))
+    usual = {"role": "echo", "worker": "echo:machine:a1b2", "events": 1, "context_id": "c"}
+    usual |= {"created": "2020-01-31T23:00:00.000Z", "updated": "2020-01-31T23:00:04.000Z"}
+    found = [usual | text | {"id": f"{number}" * 36} for number, text in enumerate(TEXTS)]
+    hub.on("GET /registry/tasks", Response({"tasks": found, "total": 3, "next_cursor": None}))
+    assert run(["tasks", "ls"]) == 0
+    out, err = capsys.readouterr()
+    first, *rows = out.splitlines()
+    assert first.split() == head.split()
+    assert all("2020-02-01 01:00:04" in row if "EVENTS" in head else "2020-02-01" in row for row in rows if "UPDATED" in head)
+    assert "times are UTC+02:00" in err
+    assert len({row.find("4.0 s") for row in rows}) == 1
+    if texts:
+        asked, why = (first.index(name) for name in ("ASKED", "WHY"))
+        assert (max(len(row[asked:why].rstrip()) for row in rows), max(len(row[why:]) for row in rows)) == texts
+        assert rows[0][asked:].startswith("tell a story"[: texts[0] - 1])
+        assert rows[1][why:].startswith("WORKER_LOST: It is gone. For ever."[: texts[1] - 1])
+        assert rows[2][asked:why].strip() == ""
+    assert columns is None or max(map(len, out.splitlines())) <= columns
+
+
+@pytest.mark.usefixtures("ahead_of_utc")
+def test_times_are_those_of_this_machine_and_short_ones_of_today_have_no_date() -> None:
+    now = time.time()
+    today = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+    assert output.local_time(today, short=True) == time.strftime("%H:%M:%S", time.localtime(now))
+    assert output.local_time("2020-01-31T23:00:04.250Z") == "2020-02-01 01:00:04"
+    assert output.local_time("2020-01-31T23:00:04.250Z", short=True) == "2020-02-01"
+    assert output.local_time(f"{time.localtime(now).tm_year}-01-01T12:00:00Z", short=True) in ("01-01 14:00", "14:00:00")
+    assert (output.local_time("now"), output.local_time(None)) == ("now", "None")
+    assert output.local_zone("2020-01-31T23:00:04.250Z") == output.local_zone() == "UTC+02:00"
+
+
+@pytest.mark.parametrize(("zone", "name"), [("UTC0", "UTC"), ("WEST3:30", "UTC-03:30")])
+def test_a_zone_is_named_by_its_distance_from_utc(monkeypatch: pytest.MonkeyPatch, zone: str, name: str) -> None:
+    with monkeypatch.context() as within:
+        within.setenv("TZ", zone)
+        time.tzset()
+        assert output.local_zone() == name
+    time.tzset()
 
 
 def usage(tokens: int, cost: str | None = None) -> dict[str, Any]:
@@ -143,6 +221,7 @@ def usage(tokens: int, cost: str | None = None) -> dict[str, Any]:
     return {"model": None, "input_tokens": tokens, "output_tokens": 0, "cost": amount}
 
 
+@pytest.mark.usefixtures("ahead_of_utc")
 @pytest.mark.parametrize(
     ("columns", "head", "rows"),
     [
@@ -150,18 +229,18 @@ def usage(tokens: int, cost: str | None = None) -> dict[str, Any]:
             None,
             "TASK ROLE WORKER STATE EVENTS TOOK TOKENS COST UPDATED",
             (
-                f"{'0' * 30}-root planner planner:a completed 1 4 h 130 0.5 USD 2026-01-31T16:00:00.000Z",
-                f"{'0' * 30}-leaf planner planner:a completed 1 4 h 30 — 2026-01-31T16:00:00.000Z",
-                f"{'0' * 30}-free planner — working 1 4 h — — 2026-01-31T16:00:00.000Z",
+                f"{'0' * 30}-root planner planner:a completed 1 4 h 130 0.5 USD 2026-01-31 18:00:00",
+                f"{'0' * 30}-leaf planner planner:a completed 1 4 h 30 — 2026-01-31 18:00:00",
+                f"{'0' * 30}-free planner — rejected 1 4 h — — 2026-01-31 18:00:00",
             ),
         ),
         (
             60,
-            "TASK WORKER STATE TOOK TOKENS COST",
+            "TASK ROLE STATE TOOK TOKENS COST",
             (
-                "000-root planner:a completed 4 h 130 0.5 USD",
-                "000-leaf planner:a completed 4 h 30 —",
-                "000-free planner working 4 h — —",
+                "000-root planner completed 4 h 130 0.5 USD",
+                "000-leaf planner completed 4 h 30 —",
+                "000-free planner rejected 4 h — —",
             ),
         ),
     ],
@@ -182,7 +261,7 @@ def test_a_list_has_the_usage_of_tasks_and_of_a_root_that_of_its_tree(
     usual |= {"created": "2026-01-31T12:00:00.000Z", "updated": "2026-01-31T16:00:00.000Z"}
     root = usual | {"id": f"{'0' * 30}-root", "usage": [usage(100, "0.25")], "tree_usage": [usage(100, "0.5"), usage(30)]}
     leaf = usual | {"id": f"{'0' * 30}-leaf", "usage": [usage(30)]}
-    free = usual | {"id": f"{'0' * 30}-free", "worker": None, "state": "working"}
+    free = usual | {"id": f"{'0' * 30}-free", "worker": None, "state": "rejected"}
     hub.on("GET /registry/tasks", Response({"tasks": [root, leaf, free], "total": 3, "next_cursor": None}))
     assert run(["tasks", "ls"]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
@@ -197,11 +276,11 @@ def test_on_a_terminal_that_is_wide_enough_a_list_is_whole(
     monkeypatch.setattr("rolecall.cli.tasks.table.is_terminal", lambda stream: True)
     row = {"id": "t" * 36, "role": "echo", "worker": None, "state": "working", "updated": "now", "events": 3}
     hub.on("GET /registry/tasks", Response({"tasks": [row], "total": 1, "next_cursor": None}))
-    for columns, whole in ((82, True), (81, False)):
+    for columns, whole, updated in ((82, True, True), (81, False, True), (38, False, True), (37, False, False)):
         monkeypatch.setenv("COLUMNS", str(columns))
         assert run(["tasks", "ls"]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert (row["id"] in lines[1], "UPDATED" in lines[0], "TOKENS" in lines[0]) == (whole, whole, False)
+        assert (row["id"] in lines[1], "UPDATED" in lines[0], "TOKENS" in lines[0]) == (whole, updated, False)
         assert max(map(len, lines)) <= columns
 
 
@@ -211,7 +290,7 @@ def test_tasks_are_listed_shown_and_canceled(hub: ScriptedHub, capsys: pytest.Ca
     assert run(["tasks", "ls", "--state", "working", "--limit", "1"]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[1].split() == ["t1", "echo", "—", "working", "3", "now"]
-    assert err.startswith("1 of 7 ")
+    assert err.startswith("1 of 7; ")
     assert set(hub.requests[-1].query.split("&")) == {"limit=1", "state=working"}
     hub.result("tasks/get", task("completed", artifacts=[{"artifactId": "a", "name": "story", "parts": [{"text": "once"}]}]))
     decision = {"task": "t1", "role": "echo", "worker": "echo:b", "rule": "only suspects left", "candidates": 3, "at": "now"}
@@ -269,6 +348,30 @@ def test_a_task_is_shown_with_the_tree_that_it_belongs_to(hub: ScriptedHub, caps
     assert (shown["id"], shown["tree"]) == ("t1", branches)
 
 
+@pytest.mark.usefixtures("ahead_of_utc")
+def test_a_task_is_shown_with_what_was_asked_when_in_the_time_of_this_machine_and_why_it_failed(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = status("failed", "It is gone.")["status"] | {"timestamp": "2020-01-31T23:00:04.250Z"}
+    failed["message"]["metadata"] = {"rolecall": {"reason": "WORKER_LOST"}}
+    asked = {"role": "user", "parts": [{"kind": "text", "text": "tell\na story " + "x" * 600}]}
+    files = [{"kind": "file", "file": {"name": "a.zip", "bytes": ""}}]
+    artifacts = [{"artifactId": "5ab1", "parts": [{"text": "once"}]}, {"artifactId": "77", "name": "pack", "parts": files}]
+    hub.result("tasks/get", task(history=[asked], artifacts=artifacts) | {"status": failed})
+    hub.on("GET /registry/tasks/t1/decision", Response({"reason": "TASK_NOT_FOUND", "detail": "forgotten"}, 404))
+    row = {"id": "t1", "state": "failed", "created": "2020-01-31T23:00:00.250Z", "updated": "2020-01-31T23:00:04.250Z"}
+    hub.on("GET /registry/tasks/t1/tree", Response({"tasks": [{"task": row, "parent": None}], "usage": []}))
+    assert run(["tasks", "show", "t1"]) == 0
+    out, err = capsys.readouterr()
+    facts, *shown = out.split("\n\n")
+    assert [line.split(maxsplit=1)[1] for line in facts.splitlines()] == [
+        *("t1", "c1", "tell a story ".ljust(499, "x") + "…", "2020-02-01 01:00:00 UTC+02:00", "4.0 s"),
+        *("failed", "2020-02-01 01:00:04 UTC+02:00", "WORKER_LOST", "It is gone."),
+    ]
+    assert [one.splitlines()[0] for one in shown if one] == ["artifact 1:", "pack:"]
+    assert err == "save its files: rolecall tasks save t1 DIR\n"
+
+
 def test_a_question_that_came_up_a_tree_is_listed_once_where_it_came_up_to(
     hub: ScriptedHub, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -290,7 +393,7 @@ def test_ping_reports_a_healthy_an_unhealthy_and_an_absent_hub(hub: ScriptedHub,
         Response({"status": "degraded", "checks": {"store": False}}),
     )
     assert run(["ping"]) == 0
-    assert capsys.readouterr().out.startswith(f"ok · {hub.url} · 2 workers, 1 roles · ")
+    assert capsys.readouterr().out.startswith(f"ok · {hub.url} · 2 workers, 1 role · ")
     assert run(["ping"]) == 3
     assert "store" in capsys.readouterr().err
     assert run(["--hub", "http://127.0.0.1:9", "ping"]) == 3

@@ -35,10 +35,8 @@ def plan_pages(hub: ScriptedHub) -> None:
 
 def test_all_tasks_are_listed_with_the_summaries_of_deleted_ones(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
     plan_pages(hub)
-    assert (
-        run(["tasks", "ls", "--all", "--role", "echo", "--since", "2026-01-31", "--state", "failed", "--state", "completed"])
-        == 0
-    )
+    wanted = ["--role", "echo", "--since", "2026-01-31T00:00Z", "--state", "failed", "--state", "completed"]
+    assert run(["tasks", "ls", "--all", *wanted]) == 0
     out, err = capsys.readouterr()
     assert [line.split()[0] for line in out.splitlines()] == ["TASK", "t3", "t2", "t1", "s2", "s1"]
     assert err.startswith("3 tasks, and summaries of 2 whose logs have been deleted")
@@ -58,10 +56,62 @@ def test_since_can_be_a_duration_until_now(hub: ScriptedHub, since: str, ago: fl
     assert before - 0.01 <= asked + ago <= time.time() + 0.01
 
 
-def test_a_time_that_is_none_is_refused_before_any_request(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["tasks", "ls", "--since", "yesterday"]) == 2
-    assert "such as 30m, 12h, 7d" in capsys.readouterr().err
+@pytest.mark.usefixtures("ahead_of_utc")
+@pytest.mark.parametrize(
+    ("since", "sent"),
+    [
+        ("2026-01-31", "2026-01-30T22:00:00.000Z"),
+        ("2026-01-31T12:00", "2026-01-31T10:00:00.000Z"),
+        ("2026-01-31 12:00:05", "2026-01-31T10:00:05.000Z"),
+        ("2026-01-31T12:00Z", "2026-01-31T12:00:00.000Z"),
+        ("2026-01-31T12:00-03:00", "2026-01-31T15:00:00.000Z"),
+    ],
+)
+def test_since_can_be_a_day_or_a_time_of_this_machine(hub: ScriptedHub, since: str, sent: str) -> None:
+    plan_pages(hub)
+    assert run(["tasks", "ls", "--since", since]) == 0
+    assert parse_qs(hub.requests[-1].query)["since"] == [sent]
+
+
+@pytest.mark.usefixtures("ahead_of_utc")
+@pytest.mark.parametrize(("since", "days"), [("today", 0), ("yesterday", 1)])
+def test_a_day_begins_at_midnight_here(hub: ScriptedHub, since: str, days: int) -> None:
+    plan_pages(hub)
+    assert run(["tasks", "ls", "--since", since]) == 0
+    sent = moment(parse_qs(hub.requests[-1].query)["since"][0])
+    assert sent is not None
+    assert time.strftime("%H:%M:%S", time.localtime(sent)) == "00:00:00"
+    assert 0 <= time.time() - sent - days * 86_400 < 86_401
+
+
+@pytest.mark.parametrize("since", ["last week", "7", "2026-02-30", "-1d"])
+def test_a_time_that_is_none_is_refused_before_any_request(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], since: str
+) -> None:
+    assert run(["tasks", "ls", "--since", since]) == 2
+    assert "is not a duration such as 30m, 12h, 7d, a day (today, yesterday, 2026-01-31) or" in capsys.readouterr().err
     assert hub.requests == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "shown", "asked"), [(2, "t3 t2", "2"), (3, "t3 t2 t1", "3 1"), (4, "t3 t2 t1 s2", ""), (9, "t3 t2 t1 s2 s1", "")]
+)
+def test_a_limit_holds_over_pages_and_together_with_all(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, limit: int, shown: str, asked: str
+) -> None:
+    plan_pages(hub)
+    assert run(["tasks", "ls", "--all", "--limit", f"{limit}"]) == 0
+    out, err = capsys.readouterr()
+    assert " ".join(line.split()[0] for line in out.splitlines()[1:]) == shown
+    assert err.startswith(f"{min(limit, 3)} tasks, and summaries of {max(0, min(limit - 3, 2))} whose")
+    plan_pages(hub)
+    hub.requests.clear()
+    assert run(["tasks", "ls", "--limit", f"{limit}"]) == 0
+    out, err = capsys.readouterr()
+    assert " ".join(line.split()[0] for line in out.splitlines()[1:]) == " ".join(shown.split()[:3])
+    if asked:
+        assert " ".join(parse_qs(request.query)["limit"][0] for request in hub.requests) == asked
+    assert err.startswith(f"{min(limit, 3)} of 3{'' if limit > 2 else '; --limit shows more, --all everything'} · ")
 
 
 def test_tasks_are_exported_as_json_lines_with_their_documents(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,7 +165,31 @@ def test_an_erasure_that_finds_nothing_says_so(hub: ScriptedHub, capsys: pytest.
     assert "there is no task of holder ana in workspace alpha, so none was erased" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [[], ["t1", "--context-id", "c"], ["t1", "--holder", "anna"]])
+@pytest.mark.usefixtures("ahead_of_utc")
+def test_tasks_that_ended_long_ago_are_erased(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.on("DELETE /registry/tasks", Response({"erased": 1, "more": False}))
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert run(["tasks", "rm", "--older-than", "2026-01-31T12:00"]) == 0
+    assert parse_qs(hub.requests[-1].query) == {"ended_by": ["2026-01-31T10:00:00.000Z"]}
+    out, err = capsys.readouterr()
+    assert "Erase all tasks that ended before 2026-01-31 12:00:00? [y/N]" in out + err
+    assert err.endswith("erased 1 task that ended before 2026-01-31 12:00:00\n")
+    before = time.time()
+    assert run(["tasks", "rm", "--older-than", "3d", "--context-id", "c", "--yes"]) == 0
+    sent = parse_qs(hub.requests[-1].query)
+    ended_by = moment(sent.pop("ended_by")[0])
+    assert ended_by is not None
+    assert (sent, round(before - ended_by, -1)) == ({"context_id": ["c"]}, 3 * 86_400)
+    hub.on("DELETE /registry/tasks", Response({"erased": 0, "more": False}))
+    assert run(["tasks", "rm", "--older-than", "2026-01-31", "--yes"]) == 0
+    assert capsys.readouterr().err.endswith("erased 0 tasks that ended before 2026-01-31 00:00:00\n")
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["t1", "--context-id", "c"], ["t1", "--holder", "anna"], ["t1", "--older-than", "3d"]]
+)
 def test_what_to_erase_is_named_in_one_way(hub: ScriptedHub, arguments: list[str]) -> None:
     assert run(["tasks", "rm", *arguments]) == 2
     assert hub.requests == []
