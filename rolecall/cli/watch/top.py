@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rolecall.cli.connect import reaches_hub
-from rolecall.cli.output import is_terminal, print_notice, shows_in_place, strip_control
+from rolecall.cli.output import counted, is_terminal, print_notice, shows_in_place, strip_control
 from rolecall.cli.tasks.lists import tasks
 from rolecall.model.a2a import PAUSED, TERMINAL, JsonObject
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _OPEN = "submitted,working,input-required,auth-required"
 _WINDOW = 10.0
 """Seconds that the rates are taken over."""
+_OF_A_WHILE = 3
+"""The last columns count what has happened since the command began."""
 _COLUMNS = ("ROLE", "READY", "WORKERS", "LOAD", "RUNNING", "WAITING", "FAILED", "CALLS/S", "EVENTS/S")
 
 
@@ -71,7 +73,7 @@ class TaskCounts:
 
 @click.command()
 @click.option("--interval", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, metavar="SECONDS")
-@click.option("--once", is_flag=True, help="Print the table once and end.")
+@click.option("--once", is_flag=True, help="Print the table once, without what is counted over a while, and end.")
 @reaches_hub
 async def top(hub: HubClient, interval: float, once: bool) -> None:
     """Roles with their workers, load, tasks, calls and events a second, in place, until Ctrl-C. Tasks are the token's own.
@@ -87,9 +89,10 @@ async def top(hub: HubClient, interval: float, once: bool) -> None:
             counts.begin_with(task)
         agents = await hub.discover_agents()
         while True:
-            last = f"{len(agents)} workers · hub {hub.url}" if answers else f"waiting for the hub at {hub.url}"
+            last = f"{counted(len(agents), 'worker')} · hub {hub.url}" if answers else f"waiting for the hub at {hub.url}"
             if answers or in_place:
-                _print_table(table_of(agents, counts, time.monotonic()), last, in_place=in_place)
+                rows = table_of(agents, counts, time.monotonic())
+                _print_table([row[:-_OF_A_WHILE] for row in rows] if once else rows, last, in_place=in_place)
             if once:
                 return
             done, _ = await asyncio.wait([watch], timeout=interval)
@@ -133,7 +136,7 @@ def table_of(agents: Sequence[AgentInfo], counts: TaskCounts, now: float) -> lis
 def _print_table(rows: Sequence[tuple[str, ...]], last: str, *, in_place: bool) -> None:
     """A terminal gets the columns that it has room for. In place the table is cut at its height."""
     size = shutil.get_terminal_size()
-    widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS))]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     while is_terminal(sys.stdout) and len(widths) > 1 and sum(widths) + 2 * (len(widths) - 1) > size.columns:
         widths.pop()
     cells = [[strip_control(cell).ljust(width) for cell, width in zip(row, widths, strict=False)] for row in rows]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rolecall.cli import run
 from rolecall.cli.watch.changes import of_task, of_worker
 from rolecall.cli.watch.top import TaskCounts, table_of
 from tests.helpers.processes import ROLECALL
@@ -76,9 +77,21 @@ def test_top_waits_for_a_hub_that_goes_and_ends_with_an_error_that_lasts(hub: Sc
         assert terminal.wait() == 4
     *tables, end = terminal.output.split("\x1b[H")
     shown = [table.split("\r\n")[2].partition("\x1b")[0] for table in [*tables[1:], end]]
-    live_line, away_line = f"1 workers · hub {hub.url}", f"waiting for the hub at {hub.url}"
+    live_line, away_line = f"1 worker · hub {hub.url}", f"waiting for the hub at {hub.url}"
     assert shown == [live_line, away_line, away_line, live_line, live_line]
     assert f"{live_line}\x1b[K\x1b[J\r\n\x1b[?25h\x1b[31merror:\x1b[0m No. [UNAUTHENTICATED]\r\n" in end
+
+
+def test_top_once_leaves_out_what_is_counted_over_a_while(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    agent = {"name": "echo:a", "role": "echo", "instance_id": "a", "state": "ready", "load": {"in_flight": 1, "capacity": 4}}
+    works = {"id": TASK, "role": "echo", "state": "working", "events": 1}
+    hub.on("GET /registry/tasks", Response({"tasks": [works], "total": 1, "next_cursor": None}))
+    hub.on("GET /registry/tasks/events", Response(frames=[], hold=True))
+    hub.on("GET /registry/agents", Response({"agents": [agent], "next_cursor": None}))
+    assert run(["top", "--once"]) == 0
+    head, row, last = capsys.readouterr().out.splitlines()
+    assert head.split() == ["ROLE", "READY", "WORKERS", "LOAD", "RUNNING", "WAITING"]
+    assert (row.split(), last) == (["echo", "1", "1", "1/4", "1", "0"], f"1 worker · hub {hub.url}")
 
 
 def test_top_counts_what_runs_waits_and_fails_and_the_rates_of_ten_seconds() -> None:
