@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rolecall.cli.completion import complete_worker
+from rolecall.cli.completion import complete_skill, complete_worker
 from rolecall.cli.connect import problem, reaches_hub
 from rolecall.cli.output import print_facts, print_json, print_notice, print_table
 from rolecall.model.worker import Health
@@ -30,7 +30,7 @@ def roles() -> None:
 
 @agents.command("ls")
 @click.option("--role", metavar="ROLE")
-@click.option("--skill", metavar="ID", help="Id or name of a skill.")
+@click.option("--skill", metavar="ID", shell_complete=complete_skill, help="Id or name of a skill.")
 @click.option("--tag", metavar="TAG", help="Tag of a skill.")
 @click.option("--capability", metavar="NAME", help="Such as streaming.")
 @click.option("--label", metavar="NAME[=VALUE]")

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _STATUSES_KEPT = 1_000
 PATIENCE = 30.0
 """How many seconds to try to reconnect to a lost hub."""
+AWAY_AFTER = 2.0
+"""Seconds without a hub before people are told that it is waited for."""
 _CANCEL_PATIENCE = 3.0
 _POLL = 0.2
 
@@ -38,6 +40,7 @@ class AnswerPrinter:
         self.state = ""
         self.failure = ""
         self.message: dict[str, Any] | None = None
+        self.has_files = False
         self._quiet = quiet
         self._artifact: str | None = None
         self._texts: dict[str, str] = {}
@@ -48,6 +51,10 @@ class AnswerPrinter:
         self._printed = False
         self._at_line_start = True
         self._started = self._last_event = time.monotonic()
+
+    @property
+    def has_results(self) -> bool:
+        return self._artifact is not None
 
     @property
     def over(self) -> bool:
@@ -98,6 +105,7 @@ class AnswerPrinter:
 
     def _print_artifact(self, artifact: dict[str, Any], *, append: bool) -> None:
         name, text = str(artifact.get("artifactId")), text_of(artifact)
+        self.has_files = self.has_files or any("file" in part for part in artifact.get("parts") or ())
         printed = self._texts.get(name, "")
         if not append and printed and text.startswith(printed) and self._artifact == name:
             text, append = text[len(printed) :], True  # it replaces what is there by more of the same
@@ -122,8 +130,21 @@ class AnswerPrinter:
             click.echo()
             self._at_line_start = True
 
-    async def close(self, hub: HubClient) -> int:
-        """Print the last line. The exit code of the answer."""
+    def notice(self, text: str) -> None:
+        """For people, in a line of its own."""
+        self._progress.clear()
+        if is_terminal(sys.stdout):
+            self.start_line()
+        print_notice(text, "dim")
+
+    @property
+    def verdict(self) -> str:
+        """How a task that did not succeed has ended. Empty: it has not, or it has succeeded."""
+        bad = self.state in TERMINAL and self.state != TaskState.COMPLETED
+        return (f"✗ {self.state}" + (f": {self.failure}" if self.failure else "")) if bad else ""
+
+    async def close(self, hub: HubClient, *, with_files: bool = True) -> int:
+        """Print the last line. The exit code of the answer. `with_files`: say how its files are saved."""
         state = self.state or TaskState.COMPLETED
         if state == TaskState.COMPLETED and not self._printed and not (is_terminal(sys.stdout) and is_terminal(sys.stderr)):
             self._print("\n".join(self._statuses))  # nobody has seen them, and there is no other answer
@@ -137,11 +158,13 @@ class AnswerPrinter:
         click.echo(
             paint(strip_control(line), "green" if good else "yellow" if state in PAUSED else "red", sys.stderr), err=True
         )
-        if state in PAUSED:
-            print_notice(f'  answer it: rolecall send {self.role or "ROLE"} "…" --task-id {self.task_id}')
-            return 7
         if self.failure:
             print_notice(f"  {self.failure}")
+        if self.has_files and self.task_id is not None and with_files:
+            print_notice(f"  save its files: rolecall tasks save {self.task_id} DIR")
+        if state in PAUSED:
+            print_notice(how_to_answer(self.role, self.task_id))
+            return 7
         return 0 if good else 1
 
     async def _row(self, hub: HubClient) -> JsonObject:
@@ -171,11 +194,14 @@ async def follow(
     from worker_sdk import StreamLost
 
     try:
-        async with stream:
+        async with stream, _hub_watched(hub, answer, stream) as look:
             if whole:
-                answer.take((await stream.reply()).raw, known)
+                reply = await stream.reply()
+                look()
+                answer.take(reply.raw, known)
                 return
             async for event in stream:
+                look()
                 answer.take(event.raw, event.known)
     except StreamLost as error:
         if stream.task_id is None:
@@ -184,6 +210,33 @@ async def follow(
         after = f" --after {stream.cursor}" if stream.cursor else ""
         hint = f"continue: rolecall tasks follow {stream.task_id}{after}"
         raise problem(f"lost the hub at {hub.url}", "STREAM_LOST", hint) from error
+
+
+@asynccontextmanager
+async def _hub_watched(hub: HubClient, answer: AnswerPrinter, stream: HubStream) -> AsyncIterator[Callable[[], None]]:
+    """Say that the command waits for the hub, once, and when it is back. What is given looks whether it is."""
+    loop, away = asyncio.get_running_loop(), False
+
+    def look() -> None:
+        nonlocal away
+        since = stream.lost_since
+        if away and since is None:
+            away = False
+            answer.notice("the hub is back")
+        elif not away and since is not None and loop.time() - since >= AWAY_AFTER:
+            away = True
+            answer.notice(f"waiting for the hub at {hub.url}")
+
+    async def watch() -> None:
+        while True:
+            look()
+            await asyncio.sleep(_POLL)
+
+    job = asyncio.create_task(watch(), name="watch of the hub")
+    try:
+        yield look
+    finally:
+        job.cancel()
 
 
 @asynccontextmanager
@@ -216,6 +269,10 @@ async def _cancel(hub: HubClient, task_id: str) -> None:
             await asyncio.sleep(_POLL)
         else:
             return
+
+
+def how_to_answer(role: str, task_id: str | None) -> str:
+    return f'  answer it: rolecall send {role or "ROLE"} "…" --task-id {task_id}'
 
 
 def _rests(task: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""`rolecall completion`: what makes a shell complete commands, options, and the roles that are live."""
+"""`rolecall completion`: what makes a shell complete commands, options, and the roles and skills that are live."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def completion(shell: str) -> None:
     """Print what makes SHELL complete this command: put `eval "$(rolecall completion bash)"` into ~/.bashrc, the same with zsh
     into ~/.zshrc, or `rolecall completion fish | source` into ~/.config/fish/config.fish.
 
-    Roles and instances are completed from the hub, if it answers within 0.3 s.
+    Roles, instances and skills are completed from the hub, if it answers within 0.3 s.
     """
     from rolecall.cli import COMPLETE, rolecall
 
@@ -90,7 +90,24 @@ def complete_worker(context: click.Context, parameter: click.Parameter, incomple
         return []
 
 
+def complete_skill(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Those of the role that the command names, or of all."""
+    # Click keeps the words before an option that lacks its value, but does not give them to their parameters.
+    named = str(context.params.get("role") or next(iter(context.args), ""))
+    try:
+        agents = _live_agents(context)
+    except Exception:  # noqa: BLE001  as above
+        return []
+    chosen = [agent for agent in agents if named in ("", agent["name"], agent["name"].partition(":")[0])]
+    found = {str(skill["id"]) for agent in chosen for skill in agent["skills"]}
+    return [CompletionItem(name) for name in sorted(found) if name.startswith(incomplete)]
+
+
 def _live_names(context: click.Context) -> list[str]:
+    return [str(agent["name"]) for agent in _live_agents(context)]
+
+
+def _live_agents(context: click.Context) -> list[dict[str, Any]]:
     """By the standard library: an HTTP client of the SDK takes as long to be imported as there is time."""
     import json
     import ssl
@@ -108,4 +125,5 @@ def _live_names(context: click.Context) -> list[str]:
     headers = {"authorization": f"Bearer {address.token}"} if address.token is not None else {}
     opener = build_opener(ProxyHandler(proxies), HTTPSHandler(context=tls))
     with opener.open(Request(f"{address.url}/registry/agents", headers=headers), timeout=_WITHIN) as answer:
-        return [str(agent["name"]) for agent in json.load(answer)["agents"]]
+        agents: list[dict[str, Any]] = json.load(answer)["agents"]
+        return agents

@@ -214,7 +214,7 @@ def test_the_commands_of_the_page_run(hub: HubProcess) -> None:
     assert in_pipe(hub, *shlex.split(commands[0])).returncode == 7
     assert in_pipe(hub, "tasks", "rm", in_pipe(hub, "inbox").stdout.split()[0]).returncode == 0
     asked = in_pipe(hub, *commands[1].split(), lines="a table\n")
-    assert asked.returncode == 0, asked.stderr
+    assert asked.returncode == 7, asked.stderr
     listed = in_pipe(hub, *commands[2].split()).stdout
     answered = in_pipe(hub, *commands[3].replace("TASK_ID", listed.split()[0]).split())
     assert answered.stdout == "Booked: a table.\n"

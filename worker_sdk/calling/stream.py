@@ -98,6 +98,11 @@ class HubStream:
             error.about(self.task_id if lost else None)
             raise
 
+    @property
+    def lost_since(self) -> float | None:
+        """Since when the hub is away, in seconds of the loop's clock. None: it is not."""
+        return self._lost_since
+
     async def reply(self) -> Reply:
         """Read all events, and return the task as it is then, or the bare message. Instead of iterating."""
         task: TaskFold | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -16,22 +15,13 @@ from rolecall.cli.answer import PATIENCE, AnswerPrinter, cancel_on_interrupt, fo
 from rolecall.cli.completion import complete_role
 from rolecall.cli.connect import chosen_address, hub_options, problem, with_hub
 from rolecall.cli.output import checked_role, print_json, print_notice
+from rolecall.cli.talk.call_options import CallOptions, Json, call_options
 from rolecall.cli.talk.files import file_at
 from rolecall.cli.talk.lines import Lines
 from rolecall.model.a2a import PAUSED
 
 if TYPE_CHECKING:
     from worker_sdk import Budget, HubClient
-
-
-class _Json(click.ParamType[Any]):
-    name = "json"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return json.loads(value)
-        except ValueError as error:
-            self.fail(f"it is not JSON: {error}.", param, ctx)
 
 
 class _Cost(click.ParamType["tuple[str, str]"]):
@@ -60,7 +50,8 @@ _COST = re.compile(r"([0-9.]{1,20}) ?([A-Za-z]{3})?")
     metavar="PATH",
     help="Send this file too. Can be repeated.",
 )
-@click.option("--data", type=_Json(), metavar="JSON", help="Send this as a data part.")
+@click.option("--data", type=Json(), metavar="JSON", help="Send this as a data part.")
+@call_options
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Save the files of the answer there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the finished task (or message) as JSON instead of its text.")
 @click.option("--instance", metavar="NAME", help="Only this instance of the role; role:instance means the same.")
@@ -78,6 +69,7 @@ def send(
     text: str | None,
     paths: Sequence[Path],
     data: Any,
+    call: CallOptions,
     hub: str | None,
     token: str | None,
     **options: Any,
@@ -91,15 +83,17 @@ def send(
     role, _, pinned = checked_role(role).partition(":")
     options["instance"] = options["instance"] or pinned or None
     options["budget"] = _budget(options["budget"], options.pop("budget_tokens"))
+    if options["task_id"] is not None and call != call.of_answer:
+        raise click.UsageError("--skill and --wait are for a message that begins a task, not for an answer with --task-id.")
     lines = Lines()
     with with_hub(chosen_address(hub, token)) as (client, runner):
-        code, answer = runner.run(_send(client, role, message, **options))
+        code, answer = runner.run(_send(client, role, message, call, **options))
         while answer.state in PAUSED and lines.interactive and not options["as_json"]:
             line = lines.next("answer> ")
             if line is None:
                 break
             options |= {"task_id": answer.task_id, "context_id": None, "budget": None}
-            code, answer = runner.run(_send(client, role, [line], **options))
+            code, answer = runner.run(_send(client, role, [line], call.of_answer, **options))
     click.get_current_context().exit(code)
 
 
@@ -140,6 +134,7 @@ async def _send(
     hub: HubClient,
     role: str,
     message: list[Any],
+    call: CallOptions,
     *,
     as_json: bool,
     output: Path | None,
@@ -156,9 +151,11 @@ async def _send(
     stream = hub.stream(
         role,
         message,
+        skill=call.skill,
         instance=instance,
         context_id=context_id,
         task_id=task_id,
+        metadata=call.whole_metadata,
         budget=budget,
         give_up_after=PATIENCE,
     )
@@ -170,7 +167,7 @@ async def _send(
         raise problem(f"the task did not end within {timeout:g} s", "TIMED_OUT", hint) from None
     if as_json:
         print_json(answer.message or (await hub.get_task(answer.task_id or "")).raw)
-    code = await answer.close(hub)
+    code = await answer.close(hub, with_files=output is None)
     if output is not None and answer.task_id is not None:
         for path in await (await hub.get_task(answer.task_id)).save(output):
             print_notice(f"saved {path}")

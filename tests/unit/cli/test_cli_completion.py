@@ -15,7 +15,8 @@ from tests.helpers.processes import ROLECALL, ROOT, environment
 from tests.helpers.terminal import Terminal
 from tests.unit.cli.scripted_hub import Response, ScriptedHub
 
-AGENTS = {"agents": [{"name": name} for name in ("echo:a", "echo:b", "planner:x")]}
+SKILLS = {"echo:a": ["say", "shout"], "echo:b": ["sing"], "planner:x": ["plan"]}
+AGENTS = {"agents": [{"name": name, "skills": [{"id": skill} for skill in skills]} for name, skills in SKILLS.items()]}
 
 
 def completed(words: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -54,9 +55,12 @@ def test_commands_are_completed_without_a_hub() -> None:
         ("send planner:x", ["x"]),
         ("agents show e", ["echo:a", "echo:b"]),
         ("agents show echo:a", ["a"]),
+        ("send echo --skill s", ["say", "shout", "sing"]),
+        ("chat echo:b hi --skill ", ["sing"]),
+        ("agents ls --skill ", ["plan", "say", "shout", "sing"]),
     ],
 )
-def test_roles_and_instances_come_from_the_hub(hub: ScriptedHub, words: str, found: list[str]) -> None:
+def test_roles_instances_and_skills_come_from_the_hub(hub: ScriptedHub, words: str, found: list[str]) -> None:
     hub.on("GET /registry/agents", Response(AGENTS))
     assert values(completed(words, ROLECALL_HUB=hub.url, ROLECALL_TOKEN="t0k")) == found
     assert hub.requests[-1].headers["authorization"] == "Bearer t0k"

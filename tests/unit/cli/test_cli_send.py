@@ -54,6 +54,30 @@ def test_options_reach_the_hub(hub: ScriptedHub) -> None:
     assert sent.headers["authorization"] == "Bearer s3cret"
 
 
+def test_a_skill_a_wait_and_metadata_go_with_the_call(hub: ScriptedHub) -> None:
+    _streams(hub, task("completed"))
+    assert run(["send", "shop", "x", "--skill", "order", "--wait", "7.5", "--metadata", '{"customer": 7}']) == 0
+    assert hub.requests[0].body["params"]["metadata"] == {"customer": 7, "waitSeconds": 7.5, "skill": "order"}
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--wait", "301"], "0<=x<=300"),
+        (["--metadata", "{"], "not JSON"),
+        (["--metadata", "[7]"], "it must be an object"),
+        (["--task-id", "t1", "--skill", "order"], "not for an answer with --task-id"),
+        (["--task-id", "t1", "--wait", "1"], "not for an answer with --task-id"),
+    ],
+)
+def test_what_a_call_cannot_say_is_a_usage_error(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], words: list[str], problem: str
+) -> None:
+    assert run(["send", "shop", "x", *words]) == 2
+    assert problem in capsys.readouterr().err
+    assert hub.requests == []
+
+
 @pytest.mark.parametrize(
     ("words", "budget"),
     [
@@ -209,6 +233,22 @@ def test_a_hub_that_stays_unreachable_ends_with_8_and_advice_to_continue(
     assert "rolecall tasks follow t1 --after 2" in capsys.readouterr().err
 
 
+def test_people_are_told_once_that_the_hub_is_waited_for_and_when_it_is_back(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = Response({"reason": "HUB_DRAINING", "detail": "The hub stops."}, 503)
+    rest = [(2, task("working")), (3, chunk("two")), (4, status("completed", final=True))]
+    monkeypatch.setattr("rolecall.cli.answer._POLL", 0.01)
+    for after, shown in ((0.0, f"waiting for the hub at {hub.url}\nthe hub is back\n"), (60.0, "")):
+        monkeypatch.setattr("rolecall.cli.answer.AWAY_AFTER", after)
+        hub.on("message/stream", Response(frames=[(1, task()), (2, chunk("one "))], cut=True))
+        hub.on("tasks/resubscribe", away, away, Response(frames=rest))
+        assert run(["send", "echo", "hi"]) == 0
+        out, err = capsys.readouterr()
+        assert out == "one two\n"
+        assert err.replace(shown, "", 1).startswith("✓ completed")
+
+
 def test_a_hub_that_drains_at_the_reconnect_is_tried_again(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
     hub.on("message/stream", Response(frames=[(1, task()), (2, chunk("one "))], cut=True))
     draining = {"error": {"code": -32000, "message": "drains", "data": [{"reason": "HUB_DRAINING"}]}}
@@ -353,6 +393,49 @@ def test_following_prints_the_text_so_far_or_what_comes_after_a_cursor(
 
 
 # --- files, data, statuses, replacements
+
+
+PACK = {"artifactId": "p", "name": "pack", "parts": [{"kind": "file", "file": {"name": "../a.zip", "bytes": "UEs="}}]}
+
+
+def test_an_answer_with_files_says_how_they_are_saved_unless_they_are(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    _streams(hub, task("completed", artifacts=[PACK]))
+    hub.result("tasks/get", task("completed", artifacts=[PACK]))
+    assert run(["send", "echo", "hi"]) == 0
+    assert capsys.readouterr().err.endswith("  save its files: rolecall tasks save t1 DIR\n")
+    assert run(["send", "echo", "hi", "--output", f"{tmp_path}/here"]) == 0
+    assert capsys.readouterr().err.endswith(f"s\nsaved {tmp_path}/here/a.zip\n")
+
+
+def test_files_texts_and_data_of_a_task_are_saved_under_their_names(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    both = [{"kind": "text", "text": "on"}, {"kind": "data", "data": {"a": "é"}}, {"kind": "text", "text": "ce"}]
+    elsewhere = [{"kind": "file", "file": {"uri": "https://elsewhere/x"}}]
+    artifacts = [
+        PACK,
+        {"artifactId": "1", "parts": both},
+        {"artifactId": "2", "name": "notes/story.md", "parts": both[:1]},
+        {"artifactId": "3", "parts": elsewhere},
+        PACK,
+    ]
+    hub.result("tasks/get", task("completed", artifacts=artifacts))
+    assert run(["tasks", "save", "t1", f"{tmp_path}/new/folder"]) == 0
+    err = capsys.readouterr().err
+    names = ["a.zip", "artifact-2.txt", "artifact-2.json", "story.md", "a-2.zip"]
+    saved = [f"saved {tmp_path}/new/folder/{name}" for name in names]
+    assert err.splitlines() == ["not saved, because it is not at the hub: https://elsewhere/x", *saved]
+    texts = [(tmp_path / "new/folder" / name).read_text() for name in names]
+    assert texts == ["PK", "once", '{\n  "a": "é"\n}\n', "on", "PK"]
+    assert sorted(path.name for path in (tmp_path / "new").rglob("*")) == sorted([*names, "folder"])
+    (tmp_path / "file").touch()
+    assert run(["tasks", "save", "t1", f"{tmp_path}/file"]) == 2
+    assert "file cannot be written" in capsys.readouterr().err
+    hub.result("tasks/get", task("working"))
+    assert run(["tasks", "save", "t1"]) == 1
+    assert "t1 has no files and no artifacts [NOTHING_TO_SAVE]" in capsys.readouterr().err
 
 
 def _parts(hub: ScriptedHub) -> list[dict[str, object]]:
