@@ -58,7 +58,7 @@ def test_tasks_are_written_out_then_only_summaries_then_nothing(tmp_path: Path) 
 def test_every_command_of_the_page_runs(tmp_path: Path) -> None:
     page = (ROOT / "docs/howto/history.md").read_text("utf-8")
     commands = [line.partition(" > ")[0].split()[1:] for line in page.splitlines() if line.startswith("rolecall ")]
-    assert len(commands) == 7
+    assert len(commands) == 10
     with (
         start_hub(tmp_path / "hub") as hub,
         start_worker("rolecall.cli.demo:echo", "echo:one", hub.url, log=tmp_path / "echo.log"),
@@ -66,8 +66,9 @@ def test_every_command_of_the_page_runs(tmp_path: Path) -> None:
         for text in ("one", "two", "three"):
             rolecall(hub, "send", "echo", text, "--context-id", f"c-{text}")
         newest = listed(hub)[0]
-        values, left = {"TASK_ID": newest, "ID": "c-two", "NAME": "local"}, [3, 3, 3, 3, 2, 1, 0]
-        for command, expected in zip(commands, left, strict=True):
+        values = {"TASK_ID": newest, "ID": "c-two", "NAME": "local", "results": f"{tmp_path}/results"}
+        for command, expected in zip(commands, [3, 3, 3, 3, 3, 3, 2, 2, 1, 0], strict=True):
             words = [values.get(word, word) for word in command]
-            rolecall(hub, *words, *(["--yes"] if values.keys() & {*command[3:]} else []))
+            rolecall(hub, *words, *(["--yes"] if "rm" in command and "TASK_ID" not in command else []))
             assert len(listed(hub)) == expected, command
+    assert (tmp_path / "results/artifact-1.txt").read_text() == "three"

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 def doctor(role: str | None, file: Path | None, as_json: bool, hub: str | None, token: str | None) -> None:
     """Check the settings, the hub, the token, each live worker, and a call and a stream through the hub.
 
-    For the last two it enrols a temporary worker of its own, so it needs a token that can enrol and call: an admin token.
+    For the last two it enrols a temporary worker of its own, so it needs a token that can enrol and call: an admin token. It
+    leaves no worker and no task behind.
     Below each failed check is what to do. Exit code 0: all checks passed; else that of the first failure.
     """
     done = asyncio.run(_run_checks(role, file, hub, token, as_json=as_json))
