@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx
 
 from tests.acceptance.syncs import brisk
-from tests.helpers.processes import ROLECALL, ROOT, HubProcess, free_port, start_hub, start_worker, wait_for
+from tests.helpers.pages import Shell, blocks_of
+from tests.helpers.processes import ROLECALL, HubProcess, free_port, start_hub, start_worker, wait_for
 
 
 def rolecall(hub: HubProcess, *words: str, code: int = 0) -> str:
@@ -56,19 +57,22 @@ def test_tasks_are_written_out_then_only_summaries_then_nothing(tmp_path: Path) 
 
 
 def test_every_command_of_the_page_runs(tmp_path: Path) -> None:
-    page = (ROOT / "docs/howto/history.md").read_text("utf-8")
-    commands = [line.partition(" > ")[0].split()[1:] for line in page.splitlines() if line.startswith("rolecall ")]
-    assert len(commands) == 10
-    with (
-        start_hub(tmp_path / "hub") as hub,
-        start_worker("rolecall.cli.demo:echo", "echo:one", hub.url, log=tmp_path / "echo.log"),
-    ):
+    page, demo = blocks_of("docs/howto/history.md"), "rolecall.cli.demo:echo"
+    with start_hub(tmp_path / "hub") as hub, start_worker(demo, "echo:one", hub.url, log=tmp_path / "echo.log"):
         for text in ("one", "two", "three"):
             rolecall(hub, "send", "echo", text, "--context-id", f"c-{text}")
-        newest = listed(hub)[0]
-        values = {"TASK_ID": newest, "ID": "c-two", "NAME": "local", "results": f"{tmp_path}/results"}
-        for command, expected in zip(commands, [3, 3, 3, 3, 3, 3, 2, 2, 1, 0], strict=True):
-            words = [values.get(word, word) for word in command]
-            rolecall(hub, *words, *(["--yes"] if "rm" in command and "TASK_ID" not in command else []))
-            assert len(listed(hub)) == expected, command
-    assert (tmp_path / "results/artifact-1.txt").read_text() == "three"
+        shell, values = Shell(tmp_path, hub.url), {"TASK_ID": listed(hub)[0], " ID": " c-two", "NAME": "local"}
+
+        def left_after(command: str) -> int:
+            for word, value in values.items():
+                command = command.replace(word, value)
+            done = shell.run(command)
+            assert done.returncode == 0, done.stderr
+            return len(listed(hub))
+
+        assert [left_after(command) for command in page["look"].splitlines()] == [3] * 5
+        assert (tmp_path / "results/artifact-1.txt").read_text() == "three"
+        assert left_after(page["export"]) == 3
+        assert len((tmp_path / "tasks.jsonl").read_text().splitlines()) == 3
+        erased = [f"{command} --yes" for command in page["erase"].splitlines()]
+        assert [left_after(command) for command in erased] == [2, 2, 1, 0]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.processes import ROLECALL, ROOT, HubProcess, environment, start_hub, start_worker
+from tests.helpers.pages import Shell, blocks_of
+from tests.helpers.processes import ROLECALL, HubProcess, environment, start_hub, start_worker
 from tests.helpers.terminal import Terminal
 
 COUNTER = """
@@ -207,15 +207,13 @@ def test_the_inbox_lists_the_longest_wait_first_and_answers(hub: HubProcess) -> 
     assert second[1] not in left
 
 
-def test_the_commands_of_the_page_run(hub: HubProcess) -> None:
-    page = (ROOT / "docs/howto/talk-to-agents.md").read_text("utf-8")
-    commands = re.findall(r"^rolecall (.+)$", page, re.MULTILINE)
-    assert commands == ['send booking "a table"', "chat booking", "inbox", "inbox answer TASK_ID yes"]
-    assert in_pipe(hub, *shlex.split(commands[0])).returncode == 7
-    assert in_pipe(hub, "tasks", "rm", in_pipe(hub, "inbox").stdout.split()[0]).returncode == 0
-    asked = in_pipe(hub, *commands[1].split(), lines="a table\n")
+def test_the_commands_of_the_page_run(hub: HubProcess, tmp_path: Path) -> None:
+    page, shell = blocks_of("docs/howto/talk-to-agents.md"), Shell(tmp_path, hub.url)
+    assert shell.run(page["send"]).returncode == 7
+    listed, answer = page["inbox"].splitlines()
+    assert shell.run(f"rolecall tasks rm {shell.run(listed).stdout.split()[0]}").returncode == 0
+    asked = shell.run(f"echo 'a table' | {page['chat']}")
     assert asked.returncode == 7, asked.stderr
-    listed = in_pipe(hub, *commands[2].split()).stdout
-    answered = in_pipe(hub, *commands[3].replace("TASK_ID", listed.split()[0]).split())
+    answered = shell.run(answer.replace("TASK_ID", shell.run(listed).stdout.split()[0]))
     assert answered.stdout == "Booked: a table.\n"
     assert in_pipe(hub, "chat", "echo", lines="one\ntwo\n").stdout == "one\ntwo\n"

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
-from typing import Any
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Self
 from urllib.parse import parse_qs
 
 import pytest
 
 from rolecall.cli import run
 from rolecall.protocol.text.timestamp import moment
+from tests.helpers.pages import blocks_of
 from tests.unit.cli.scripted_hub import Response, ScriptedHub, task
+
+LISTED = blocks_of("docs/howto/history.md")["listed"]
 
 
 def row(name: str, state: str = "completed") -> dict[str, Any]:
@@ -44,6 +49,35 @@ def test_all_tasks_are_listed_with_the_summaries_of_deleted_ones(hub: ScriptedHu
     assert [one.get("cursor") for one in asked] == [None, ["further"], None]
     for one in asked:
         assert (one["state"], one["role"], one["since"]) == (["failed,completed"], ["echo"], ["2026-01-31T00:00:00.000Z"])
+
+
+class _OneDay(date):
+    @classmethod
+    def today(cls) -> Self:
+        return cls(2026, 1, 31)
+
+
+def test_a_terminal_shows_the_table_of_the_page(
+    hub: ScriptedHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rolecall.cli.tasks.table.is_terminal", lambda stream: True)
+    monkeypatch.setattr("rolecall.cli.output.date", _OneDay)
+    monkeypatch.setenv("COLUMNS", "100")
+    listed = []
+    for line in LISTED.splitlines()[1:]:
+        name, worker, state, took, updated, asked, *why = re.split(r"  +", line)
+        ended = datetime.strptime(f"2026-{updated}", "%Y-%m-%d %H:%M").astimezone(UTC)
+        number, unit = took.split()
+        begun = ended - timedelta(seconds=float(number) / (1000 if unit == "ms" else 1))
+        times = {"created": begun.isoformat(), "updated": ended.isoformat()}
+        reason, _, detail = why[0].rpartition(": ") if why else ("", "", "")
+        words = detail.replace("…", " and has to be started again")
+        listed.append(
+            {**row(name), **times, "worker": worker, "state": state, "asked": asked, "reason": reason, "detail": words}
+        )
+    hub.on("GET /registry/tasks", Response({"tasks": listed, "total": len(listed), "next_cursor": None}))
+    assert run(["tasks", "ls"]) == 0
+    assert capsys.readouterr().out == LISTED
 
 
 @pytest.mark.parametrize(("since", "ago"), [("90s", 90), ("30m", 1800), ("12h", 43_200), ("7d", 604_800), ("2w", 1_209_600)])
