@@ -12,7 +12,9 @@ from tests.helpers.client import text_message
 from tests.helpers.processes import start_hub, start_worker
 
 LISTED, OTHER = "http://localhost:5173", "http://localhost:3000"
-CALLS_WITH = "Authorization, Content-Type, Last-Event-ID, A2A-Version, A2A-Extensions, X-API-Key, Idempotency-Key"
+CALLS_WITH = (
+    "Authorization, Content-Type, Last-Event-ID, A2A-Version, A2A-Extensions, X-API-Key, Idempotency-Key, Want-A2A-Task"
+)
 
 
 class Browser:
@@ -27,6 +29,7 @@ class Browser:
         asks = {"Access-Control-Request-Method": method, "Access-Control-Request-Headers": CALLS_WITH.lower()}
         site = {"Origin": origin, "Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}
         asked = self.http.options(path, headers={**site, **asks})
+        assert asked.status_code == (204 if origin == LISTED else 403)
         named = {name.strip().lower() for name in asked.headers.get("access-control-allow-headers", "").split(",")}
         methods = {name.strip() for name in asked.headers.get("access-control-allow-methods", "").split(",")}
         fits = method in methods and named >= {name.strip().lower() for name in CALLS_WITH.split(",")}

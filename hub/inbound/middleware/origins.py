@@ -4,6 +4,7 @@ headers let the page read the answers too.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from hub.inbound.middleware.request import Request
@@ -11,22 +12,27 @@ from hub.server.asgi import Headers, Message, Send
 from rolecall.errors import CrossSite
 from rolecall.protocol.text.origin import Origin, read_origin
 
+log = logging.getLogger(__name__)
+
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITES = (b"same-origin", b"none")
 _SCHEMES = ("http", "https")
+_PUBLIC = "/.well-known/"
+"""Cards and the catalog are for pages of any origin."""
+_MAX_NAMED = 100
 _CORS_PREFIX = b"access-control-"
 _READABLE = (
     b"access-control-expose-headers",
-    b"ETag, Retry-After, WWW-Authenticate, A2A-Extensions, X-A2A-Extensions, Location, Upload-Offset, Upload-Length, "
-    b"Upload-Complete, Content-Range, Content-Disposition",
+    b"ETag, Retry-After, WWW-Authenticate, A2A-Extensions, X-A2A-Extensions, A2A-Task, Location, Upload-Offset, Upload-Length, "
+    b"Upload-Complete, Content-Range, Content-Disposition, Repr-Digest",
 )
 _PREFLIGHT: Headers = (
     (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE"),
     (
         b"access-control-allow-headers",
         b"Authorization, X-API-Key, Content-Type, Accept, Last-Event-ID, A2A-Version, A2A-Extensions, X-A2A-Extensions, "
-        b"Idempotency-Key, If-None-Match, If-Modified-Since, If-Range, Range, Upload-Offset, Upload-Length, Upload-Complete, "
-        b"Cache-Control, traceparent, tracestate",
+        b"Idempotency-Key, Want-A2A-Task, If-None-Match, If-Modified-Since, If-Range, Range, Upload-Offset, Upload-Length, "
+        b"Upload-Complete, Cache-Control, traceparent, tracestate",
     ),
     (b"access-control-max-age", b"600"),
 )
@@ -38,15 +44,26 @@ class Origins:
     def __init__(self, allowed: Sequence[str] = (), public_url: str | None = None) -> None:
         self._allowed = frozenset(filter(None, map(read_origin, allowed)))
         self._public = read_origin("/".join((public_url or "").split("/")[:3]))
+        self._named: set[Origin] = set()
+        """Refused, and named in the log."""
 
     def admit(self, request: Request) -> None:
-        """Sets the CORS headers of the answer. CrossSite. A request of no browser has neither of the two headers."""
+        """Sets the CORS headers of the answer. CrossSite, also for the preflight of a page that may not use the hub. A request
+        of no browser has neither of the two headers.
+        """
         values = [value for name, value in request.scope["headers"] if name == b"origin"]
         origin = read_origin(values[0].decode("latin-1")) if len(values) == 1 else None
         if origin is not None and origin in self._allowed:
             request.cors = ((b"access-control-allow-origin", values[0]), _READABLE, (b"vary", b"Origin"))
-        elif request.method not in _SAFE_METHODS and not self._is_own(request, origin, has_origin=bool(values)):
+        elif _may_change(request) and not self._is_own(request, origin, has_origin=bool(values)):
+            self._name(origin)
             raise CrossSite
+
+    def _name(self, origin: Origin | None) -> None:
+        """Once for each origin: who runs a page sees only that its browser refuses, and the hub knows why."""
+        if origin is not None and origin not in self._named and len(self._named) < _MAX_NAMED:
+            self._named.add(origin)
+            log.warning("page refused", extra={"event": "page_refused", "origin": str(origin), "why": CrossSite().message})
 
     def _is_own(self, request: Request, origin: Origin | None, *, has_origin: bool) -> bool:
         """What a browser addressed it has put into Host. A proxy may change that; then the public URL is the hub's origin.
@@ -61,9 +78,18 @@ class Origins:
         return addressed is not None and origin.scheme in _SCHEMES and origin[1:] == addressed[1:]  # host and port
 
 
+def _may_change(request: Request) -> bool:
+    """Whether a page could change something with this request, or asks whether it may send another."""
+    return request.method not in _SAFE_METHODS or (_asks(request) and _PUBLIC not in request.path)
+
+
 def is_preflight(request: Request) -> bool:
     """A browser asks whether a page of an allowed origin may send a request. It sends no token with that."""
-    return bool(request.cors) and request.method == "OPTIONS" and b"access-control-request-method" in request.headers
+    return bool(request.cors) and _asks(request)
+
+
+def _asks(request: Request) -> bool:
+    return request.method == "OPTIONS" and b"access-control-request-method" in request.headers
 
 
 async def answer_preflight(request: Request) -> None:

@@ -18,6 +18,10 @@ class Origin(NamedTuple):
     host: str
     port: int | None
 
+    def __str__(self) -> str:
+        shown = "" if self.port == _PORTS.get(self.scheme) else f":{self.port}"
+        return f"{self.scheme}://{self.host}{shown}"
+
 
 def read_origin(text: str) -> Origin | None:
     """None: not an origin, such as `null`. A dot at the end of a host counts: to browsers that is another host."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 import pytest
 
 from hub.inbound.middleware.authentication import Authenticator
-from hub.inbound.middleware.origins import Origins, is_preflight
+from hub.inbound.middleware.origins import Origins, answer_preflight, is_preflight
 from hub.inbound.middleware.request import Request
 from rolecall.errors import CrossSite, Unauthenticated
 from tests.unit.inbound.test_auth import CLIENT, LOCAL_ADDRESS, TokenTable
@@ -14,13 +17,16 @@ LISTED = ("https://app.example.com", "http://localhost:5173", "chrome-extension:
 PUBLIC = "https://hub.example.com/below"
 
 
-def request(*headers: tuple[str, str], method: str = "POST", scheme: str = "http") -> Request:
+ASKS = ("access-control-request-method", "POST")
+
+
+def request(*headers: tuple[str, str], method: str = "POST", scheme: str = "http", path: str = "/") -> Request:
     async def never(*_: object) -> object:
         raise AssertionError("this request must be neither read nor answered")
 
     pairs = [(name.encode(), value.encode("latin-1")) for name, value in headers]
     where = {"client": LOCAL_ADDRESS, "server": LOCAL_ADDRESS, "scheme": scheme}
-    return Request({"type": "http", "path": "/", "method": method, "headers": pairs, **where}, never, never)
+    return Request({"type": "http", "path": path, "method": method, "headers": pairs, **where}, never, never)
 
 
 def admitted(*headers: tuple[str, str], method: str = "POST", scheme: str = "http") -> Request:
@@ -90,6 +96,45 @@ def test_pages_of_any_other_origin_may_change_nothing(origin: str, host: str) ->
             assert "origin" in refused.value.message
     for method in ("GET", "HEAD", "OPTIONS"):
         assert admitted(("host", host), ("origin", origin), method=method).cors == ()
+    with pytest.raises(CrossSite):
+        admitted(("host", host), ("origin", origin), ASKS, method="OPTIONS")
+
+
+def test_a_page_of_any_origin_may_ask_to_read_cards() -> None:
+    for path in ("/.well-known/agent-card.json", "/agents/echo/.well-known/agent.json", "/.well-known/ai-catalog.json"):
+        asked = request(("host", "h"), ("origin", "http://evil.example"), ASKS, method="OPTIONS", path=path)
+        Origins(LISTED).admit(asked)
+        assert asked.cors == ()
+
+
+def test_the_log_names_each_refused_origin_once(caplog: pytest.LogCaptureFixture) -> None:
+    origins = Origins(LISTED)
+    for origin in ("http://localhost:5173", "http://a.example:80", "http://a.example", "null", "https://b.example:8443"):
+        for method in ("OPTIONS", "POST", "GET"):
+            with suppress(CrossSite):
+                origins.admit(request(("host", "h"), ("origin", origin), ASKS, method=method))
+    named = [record.__dict__["origin"] for record in caplog.records if record.levelname == "WARNING"]
+    assert named == ["http://a.example", "https://b.example:8443"]
+    assert "ROLECALL_ALLOWED_ORIGINS" in caplog.records[0].__dict__["why"]
+    for number in range(1000):
+        with pytest.raises(CrossSite):
+            origins.admit(request(("host", "h"), ("origin", f"http://{number}.example")))
+    assert len(caplog.records) == 100
+
+
+async def test_a_page_may_send_and_read_the_headers_that_clients_use() -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    asked = request(("host", "h"), ("origin", LISTED[0]), ASKS, method="OPTIONS")
+    Origins(LISTED).admit(asked)
+    asked.send = send
+    await answer_preflight(asked)
+    head = {name: {word.strip().lower() for word in value.split(b",")} for name, value in sent[0]["headers"]}
+    assert {b"want-a2a-task", b"last-event-id", b"idempotency-key"} <= head[b"access-control-allow-headers"]
+    assert {b"a2a-task", b"repr-digest", b"etag", b"retry-after"} <= head[b"access-control-expose-headers"]
 
 
 @pytest.mark.parametrize("second", ["http://evil.example", "http://localhost:8420", "https://app.example.com"])
@@ -126,15 +171,13 @@ def test_without_an_origin_the_site_that_the_browser_names_decides(site: str, re
 
 def test_only_preflights_of_listed_origins_need_no_token() -> None:
     locked = Authenticator(TokenTable(CLIENT), origins=Origins(LISTED), max_head=1_000)
-    asks = ("access-control-request-method", "POST")
-    preflight = request(("origin", LISTED[0]), asks, method="OPTIONS")
+    preflight = request(("origin", LISTED[0]), ASKS, method="OPTIONS")
     assert locked.admit(preflight) is None
     assert is_preflight(preflight)
     for other in (
-        request(("origin", "http://evil.example"), asks, method="OPTIONS"),
         request(("origin", LISTED[0]), method="OPTIONS"),
-        request(("origin", LISTED[0]), asks, method="POST"),
-        request(asks, method="OPTIONS"),
+        request(("origin", LISTED[0]), ASKS, method="POST"),
+        request(ASKS, method="OPTIONS"),
     ):
         with pytest.raises(Unauthenticated):
             locked.admit(other)
