@@ -205,7 +205,7 @@ class AccessError(HubError):
 
 
 class Unauthenticated(AccessError):
-    """A token is needed: Authorization: Bearer TOKEN, or X-API-Key. Make one with `rolecall tokens new`."""
+    """A token is needed, in the header `X-API-Key`, or behind `Authorization: Bearer`. Make one with `rolecall tokens new`."""
 
 
 class TokenUnknown(Unauthenticated):
