@@ -11,8 +11,8 @@ from rolecall.model.command import CancelTask, Target
 from rolecall.model.ids import TaskId
 from rolecall.model.principal import LOCAL
 from tests.flow.conftest import CALLER, System, frames, proof
-from tests.flow.relayed import asked, end, moved, reaches, words
-from tests.helpers.scripted import chunk, status, task
+from tests.flow.relayed import asked, end, gap_cursors, moved, reaches, texts, words
+from tests.helpers.scripted import Step, chunk, status, task
 from tests.helpers.watched_engine import Hold
 
 UNREACHABLE = "Canceled. echo:a could not be notified."
@@ -63,9 +63,11 @@ async def test_a_paused_task_whose_stream_is_still_open_is_cancelled(system: Sys
     assert end(await system.cancel(task_id)) == ("canceled", "")
 
 
-async def test_a_paused_task_whose_stream_ends_during_the_cancel_is_cancelled(system: System) -> None:
-    await system.enrol("echo:a")
-    question, stream_hold = await reaches(system, task(), status("input-required", "which?"))
+@pytest.mark.parametrize("replays", [False, True])
+async def test_a_paused_task_whose_stream_ends_during_the_cancel_is_cancelled(system: System, replays: bool) -> None:
+    await system.enrol("echo:a", replays=replays)
+    asks = status("input-required", "which?", position="b.2")
+    question, stream_hold = await reaches(system, task(position="b.1"), asks)
     task_id = (await question)["id"]
     cancel_hold = Hold()
     system.forwarder.plan_fetch("echo:a", cancel_hold, task("canceled"))
@@ -135,6 +137,32 @@ async def test_a_paused_task_is_cancelled_at_its_worker(system: System) -> None:
     assert end(await system.cancel(task_id)) == ("canceled", "")
     assert system.clock.monotonic() - began < 0.01
     assert system.forwarder.asked("cancel") == ["echo:a"]
+
+
+async def test_a_replaying_worker_brings_the_end_of_a_paused_task_without_a_gap(system: System) -> None:
+    task_id = await asked(system, replays=True)
+    await asyncio.sleep(0.1)
+    system.forwarder.plan_fetch("echo:a", task("canceled", "stopped"))
+    system.forwarder.plan("echo:a", chunk("x", append=False, position="b.3"), status("canceled", "tidied up", position="b.4"))
+    cancelled = await system.cancel(task_id)
+    assert (end(cancelled), words(cancelled), texts(cancelled)) == (("canceled", ""), "tidied up", ["x"])
+    seen = await frames(await system.subscribe(task_id, after=0))
+    assert (seen[-1]["cursor"], gap_cursors(seen)) == (len(seen), [])
+    assert [attach.position for what, _, attach in system.forwarder.calls if what == "attach"] == ["b.2"]
+    assert len(system.hub.relays) == 0
+
+
+@pytest.mark.parametrize("step", [WorkerBroke("echo:a", "cut"), 3600.0])
+async def test_a_replaying_worker_that_brings_no_end_of_a_paused_task_leaves_a_gap(system: System, step: Step) -> None:
+    task_id = await asked(system, replays=True)
+    await asyncio.sleep(0.1)
+    system.forwarder.plan_fetch("echo:a", task("canceled", "stopped"))
+    system.forwarder.plan("echo:a", step)
+    cancelled = await system.cancel(task_id)
+    assert (end(cancelled), words(cancelled)) == (("canceled", ""), "stopped")
+    seen = await frames(await system.subscribe(task_id, after=0))
+    assert gap_cursors(seen) == [3]
+    assert len(system.hub.relays) == 0
 
 
 @pytest.mark.parametrize("gone", ["withdrawn", "begun anew"])

@@ -49,7 +49,11 @@ async def _cancel(deps: Dependencies, relay: Relay) -> None:
         if error.too_late_to_cancel:
             raise TaskNotCancelable from error
         raise
-    # The stream usually brings the end first, with more detail.
+    # The stream usually brings the end first, with more detail, and a worker that replays leaves nothing out. The stream of a
+    # paused task is over, so that it is opened again, unless its relay has ended with it a moment ago.
+    replays = registration.offer.replays and relay.log_writer.position is not None
+    if worker_event.state in TERMINAL and replays and not relay.over:
+        relay.post(Trigger.CHECK)
     if not relay.call_is_open or not await relay.ends_within(_WAIT / 4):
         relay.post(Trigger.SEEN_ENDED if worker_event.state in TERMINAL else Trigger.SEEN, worker_event)
         await relay.caught_up()

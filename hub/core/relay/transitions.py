@@ -82,7 +82,7 @@ class Trigger(StrEnum):
     POLL = "poll"
     """The worker can only be polled."""
     CHECK = "check"
-    """What the paused task waits for may have come another way."""
+    """What the paused task waits for may have come another way, or its worker has canceled it."""
     REVEAL = "reveal"
     """A caller wants to see the task before its worker has answered."""
     DRAIN = "drain"
