@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sys import maxsize
@@ -17,9 +18,9 @@ from rolecall.errors import (
     WorkerFault,
     WorkerRefused,
 )
-from rolecall.model.a2a import CONTENT, PAUSED, TERMINAL, EventKind, WorkerEvent
+from rolecall.model.a2a import CONTENT, PAUSED, TERMINAL, EventKind, Ids, WorkerEvent
 from rolecall.model.command import MAX_HOPS
-from rolecall.model.value import Value
+from rolecall.model.value import Value, replace
 from rolecall.protocol.jsonrpc import Reply
 from rolecall.protocol.sse import FrameReader, FrameTooLong
 from rolecall.protocol.text.jsontext import has_more_values
@@ -29,6 +30,8 @@ _BUSY_CODE = -32000
 _BUSY = "WORKER_BUSY"
 _LOOP = "LOOP"
 _MAX_VALUES = 1_000_000
+_MAX_TEXT = 2_000
+"""Characters of an error's text: callers get fewer."""
 _ENVELOPE = 64 * 1024
 """Bytes for what stands around an event: an answer may repeat a message that was as large as allowed."""
 
@@ -52,13 +55,17 @@ class AnswerLimits:
 
 
 class AnswerForm(Value, frozen=True):
-    """What a worker's answer is expected to be. `is_task`: the answer is a task, else it has events."""
+    """What a worker's answer is expected to be. `is_task`: the answer is a task, else it has events. `ids`: of the task that it
+    is about. `references`: as of its dispatch.
+    """
 
     worker: str
     protocol: WorkerProtocol
     limits: AnswerLimits
+    ids: Ids
     replays: bool = False
     is_task: bool = False
+    references: Mapping[str, str] = {}
 
     def event(self, text: bytes | bytearray, *, position: str | None = None, fresh: bool = True) -> WorkerEvent:
         """`fresh`: this answer had no earlier event. InvalidAnswer, WorkerFault, WorkerRefused."""
@@ -86,7 +93,24 @@ class AnswerForm(Value, frozen=True):
         if code == _BUSY_CODE and reply.reason == _LOOP:
             # No hub of the ring has done anything: each tells its caller the same.
             return GoesInCircles(MAX_HOPS)
-        return WorkerFault(code, reply.text)
+        return WorkerFault(code, self._with_public_ids(reply.text[:_MAX_TEXT]))
+
+    def after(self, worker_event: WorkerEvent) -> AnswerForm:
+        """The form of what follows an event, whose ids an error may name."""
+        ids = self.ids
+        if ids.worker_task:
+            return self
+        return replace(self, ids=replace(ids, worker_task=worker_event.task, worker_context=worker_event.context))
+
+    def _with_public_ids(self, text: str) -> str:
+        """Callers know tasks and contexts by the hub's ids alone."""
+        public = {worker_task: task for task, worker_task in self.references.items()}
+        public |= {self.ids.worker_task: self.ids.task, self.ids.worker_context: self.ids.context}
+        public.pop("", None)
+        if not public:
+            return text
+        longest_first = sorted(map(re.escape, public), key=len, reverse=True)
+        return re.sub(rf"(?<![\w-])(?:{'|'.join(longest_first)})(?![\w-])", lambda found: public[found[0]], text)
 
 
 def open_answer(form: AnswerForm, status: int, headers: Mapping[bytes, bytes]) -> Answer:
@@ -156,7 +180,8 @@ class StreamedAnswer(Answer):
             for frame in self._frames.feed(piece):
                 if frame.data:
                     batch.append(form.event(frame.data, position=frame.id if form.replays else None, fresh=self._fresh))
-                    self._fresh = False
+                    if self._fresh:
+                        self._fresh, self._form = False, (form := form.after(batch[0]))
         except FrameTooLong:
             self.failure = EventTooLarge(form.worker, form.limits.max_event)
         except HubError as error:

@@ -58,8 +58,10 @@ class HttpForwarder:
             headers.append(("A2A-Remaining", f"{max(dispatch.remaining, 0.0):.3f}"))
         if offer.replays:
             headers.append(("Idempotency-Key", _key_of(dispatch)))
-        form, accept = AnswerForm(str(offer.worker), protocol, self._limits, offer.replays), _STREAM if stream else _JSON
-        return self._call(workspace, offer, request, headers, form, listener, accept)
+        form = AnswerForm(
+            str(offer.worker), protocol, self._limits, dispatch.ids, offer.replays, references=dispatch.references
+        )
+        return self._call(workspace, offer, request, headers, form, listener, _STREAM if stream else _JSON)
 
     def attach(self, workspace: str, offer: Offer, attach: Attach, listener: AnswerListener) -> OpenCall:
         protocol = _protocol(offer, attach.ids)
@@ -67,7 +69,7 @@ class HttpForwarder:
         headers = [*request.headers]
         if attach.position is not None:
             headers.append(("Last-Event-ID", attach.position))
-        form = AnswerForm(str(offer.worker), protocol, self._limits, offer.replays)
+        form = AnswerForm(str(offer.worker), protocol, self._limits, attach.ids, offer.replays)
         return self._call(workspace, offer, request, headers, form, listener, _STREAM)
 
     async def fetch(self, workspace: str, offer: Offer, ids: Ids) -> WorkerEvent:
@@ -84,7 +86,7 @@ class HttpForwarder:
         worker, protocol, limit = str(offer.worker), _protocol(offer, ids), self._limits.reply_timeout
         request = protocol.request(method, ids, calls.task_params(ids))
         listener = _Reply()
-        form = AnswerForm(worker, protocol, self._limits, is_task=True)
+        form = AnswerForm(worker, protocol, self._limits, ids, is_task=True)
         call = self._call(workspace, offer, request, request.headers, form, listener, _JSON)
         try:
             async with asyncio.timeout(limit):

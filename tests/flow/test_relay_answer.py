@@ -10,7 +10,7 @@ from rolecall.errors import InvalidParams, StoreUnavailable, TaskEnded, WorkerAw
 from rolecall.model.a2a import WorkerEvent
 from rolecall.model.principal import LOCAL
 from tests.flow.callers import DialectCaller
-from tests.flow.conftest import SILENCE, System, proof
+from tests.flow.conftest import CALLER, SILENCE, System, frames, proof, say
 from tests.flow.relayed import CUT, REFUSED, asked, end, gap_cursors, reaches, texts, words
 from tests.helpers.scripted import chunk, status, task
 from tests.helpers.watched_engine import Hold
@@ -206,14 +206,21 @@ async def test_a_refused_answer_under_an_alias_may_be_repeated_at_once(system: S
     assert (await caller.send("blue", name="t1")).state == "completed"
 
 
-async def test_an_answer_to_a_task_that_its_worker_has_forgotten_loses_the_task(system: System) -> None:
+@pytest.mark.parametrize("replays", [True, False])
+async def test_an_answer_to_a_task_that_its_worker_has_forgotten_gets_the_failed_task(system: System, replays: bool) -> None:
+    task_id = await asked(system, replays=replays)
+    system.forwarder.plan("echo:a", WorkerFault(-32001, "which task?"))
+    lost = await system.send("blue", taskId=task_id, messageId="m")
+    assert (lost["id"], end(lost), words(lost)) == (task_id, ("failed", "WORKER_LOST"), "echo:a no longer knows the task.")
+    assert await system.send("blue", taskId=task_id, messageId="m") == lost == await system.get(task_id)
+    assert system.forwarder.asked("deliver") == ["echo:a"] * 2
+
+
+async def test_a_streamed_answer_to_a_task_that_its_worker_has_forgotten_is_its_end(system: System) -> None:
     task_id = await asked(system)
     system.forwarder.plan("echo:a", WorkerFault(-32001, "which task?"))
-    with pytest.raises(WorkerFault):
-        await system.send("blue", taskId=task_id)
-    lost = await system.get(task_id)
-    assert end(lost) == ("failed", "WORKER_LOST")
-    assert words(lost) == "echo:a no longer knows the task."
+    first, *later = await frames(await system.hub.stream(CALLER, say("blue", taskId=task_id)))
+    assert (first["id"], end(first), later) == (task_id, ("failed", "WORKER_LOST"), [])
 
 
 async def test_an_answer_that_its_worker_rejects_leaves_the_task_paused(system: System) -> None:

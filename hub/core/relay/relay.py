@@ -475,6 +475,8 @@ class Relay(Inbox):
     def _give_up(self, error: HubError | None) -> None:
         """Take the message back if nothing ran; else write the verdict, after which the task has ended."""
         if self._error is None:
+            if isinstance(error, WorkerFault) and error.task_unknown and self.began > START:
+                error = WorkerLost(f"{self.worker} no longer knows the task.")
             self._error = (error or InvalidAnswer(str(self.worker), "it ended without an event")).copy()
             nothing_processed = isinstance(self._error, NotProcessed | RequestError | RouteError | WorkerFault)
             self.taken_back = nothing_processed and not self._begun and not self.started.come
@@ -482,13 +484,10 @@ class Relay(Inbox):
                 self._error.idempotent = self.registration.offer.idempotent
             if not self.taken_back:
                 self._report_failure(self._error)
-        unknown = isinstance(self._error, WorkerFault) and self._error.task_unknown
         if not self.taken_back:
             self._conclude(self._error)
         elif self.began == START:
             self._take_back(self._deps.engine.tasks.discard(self.row.id))
-        elif unknown:
-            self._conclude(WorkerLost(f"{self.worker} no longer knows the task."))
         else:
             self._take_back(self._deps.engine.tasks.drop_turn(self.row.id, self._turns[-1]))
 

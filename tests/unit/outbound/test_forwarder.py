@@ -17,6 +17,7 @@ from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerFault, WorkerRefus
 from rolecall.model.a2a import EventKind, Ids, TaskState, WorkerEvent
 from rolecall.model.command import Send, Target
 from rolecall.model.ids import TaskId, WorkerId
+from rolecall.model.value import replace
 from rolecall.model.worker import Offer
 from tests.helpers.listening import Listener, collect_events
 from tests.helpers.raw_server import (
@@ -189,6 +190,38 @@ async def test_an_unknown_task_is_the_workers_own_error(client: Client) -> None:
         with pytest.raises(WorkerFault) as caught:
             await HttpForwarder(client).fetch("default", offer(server.url), IDS)
     assert (caught.value.code, caught.value.text) == (-32001, "Task not found")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Task not found: t-worker", "Task not found: t-hub"),
+        ("t-worker (of c-worker) is over", "t-hub (of c-hub) is over"),
+        ('no "t-other" for t-worker', 'no "t-named" for t-hub'),
+        ("xt-worker t-worker-2 t-worker_3", "xt-worker t-worker-2 t-worker_3"),
+    ],
+)
+async def test_an_error_names_tasks_and_contexts_by_the_hubs_ids(client: Client, text: str, expected: str) -> None:
+    refusal = fault({"code": -32001, "message": text})
+    sent = replace(dispatch(), ids=IDS, references={"t-named": "t-other"})
+    async with RawServer(always(answer(refusal))) as server:
+        with pytest.raises(WorkerFault) as caught:
+            await collect_events(partial(HttpForwarder(client).deliver, "default", offer(server.url), sent))
+        assert caught.value.text == expected
+        if "t-other" not in text:
+            for ask in (HttpForwarder(client).fetch, HttpForwarder(client).cancel):
+                with pytest.raises(WorkerFault) as caught:
+                    await ask("default", offer(server.url), IDS)
+                assert caught.value.text == expected
+
+
+async def test_an_error_of_a_stream_names_its_task_by_the_hubs_id(client: Client) -> None:
+    """The hub learns the worker's ids by the same stream."""
+    refusal = fault({"code": -32602, "message": "t-worker of c-worker is over"})
+    async with RawServer(always(stream(frame(result(task("working"))), frame(refusal)))) as server:
+        with pytest.raises(WorkerFault) as caught:
+            await collect(client, server.url)
+    assert caught.value.text == "t-hub of c-hub is over"
 
 
 async def test_probe_reports_whether_a_port_listens(client: Client) -> None:
