@@ -59,10 +59,11 @@ class LeaseState(StrEnum):
 _STATE_TEXT = {
     LeaseState.ENROLLING: "is trying to enrol at",
     LeaseState.READY: "is enrolled at",
-    LeaseState.LOST: "lost its lease at",
+    LeaseState.LOST: "cannot renew its lease at",
     LeaseState.DRAINING: "gets no new calls from",
     LeaseState.GONE: "is no longer enrolled at",
 }
+_GIVEN_UP, _NEVER_THERE = "lost its lease at", "was not enrolled at"
 
 Probe = Callable[[], Awaitable[bool]]
 
@@ -70,7 +71,8 @@ Probe = Callable[[], Awaitable[bool]]
 class Lease:
     """`async with Lease("planner", url=…) as lease:` enrols and renews in the background until the block ends.
 
-    The states: enrolling until the hub has accepted; ready; lost while the hub cannot be reached or the probe fails, and
+    The states: enrolling until the hub has accepted; ready; lost while it cannot be renewed (the hub cannot be reached, or the
+    probe fails; the hub keeps the lease for its ttl), and
     permanently when it is given up (then `refusal` is set and `given_up()` returns); draining;
     gone after withdrawal. `authorization`: the header that the hub calls the worker with. `idempotent`: a call
     may be made again, although it may have run.
@@ -129,6 +131,8 @@ class Lease:
         self._refused_since: float | None = None
         self._draining = False
         self._drain_failures = 0
+        self._was_away = False
+        """The probe has failed since the last beat."""
         self._hub_silent = False
         self._drain_done = asyncio.Event()
         """Set when the hub has confirmed that it drains this worker, or cannot be reached."""
@@ -168,7 +172,8 @@ class Lease:
         except (RolecallError, TimeoutError):
             pass  # the lease then expires by itself
         await self._link.close()
-        self._change(LeaseState.GONE, "withdrawn" if not self.superseded else "another process has the name")
+        left = "withdrawn" if self._enrolled.is_set() else "stopped before"
+        self._change(LeaseState.GONE, left if not self.superseded else "another process has the name")
         if not self._job.cancelled():
             self._job.result()
 
@@ -246,6 +251,7 @@ class Lease:
     async def _enrol_or_beat(self) -> float:
         """Enrol or send a heartbeat, whichever is due. Returns the seconds to wait before the next."""
         if self._probe is not None and not await self._alive(self._probe):
+            self._was_away = True
             raise HubUnreachable(f"{self.url} does not answer its probe", reason="PROBE_FAILED")
         if self.epoch is None:
             self._read_answer(await self._request("PUT", f"/{quote(self.role)}/{quote(self.instance)}", self._offer))
@@ -257,10 +263,12 @@ class Lease:
             beat |= {"draining": True} if self._draining else {}
             beat |= {"in_flight": self._in_flight()} if self._in_flight is not None else {}
             beat |= {"capacity": self._capacity} if self._capacity is not None else {}
+            beat |= {"was_away": True} if self._was_away else {}
             sent_draining = self._draining
             self._read_answer(await self._request("POST", f"/{quote(self.name)}/heartbeat", beat))
             if sent_draining:
                 self._drain_done.set()
+        self._was_away = False
         self._change(LeaseState.DRAINING if self._draining else LeaseState.READY, "")
         self._enrolled.set()
         return self._heartbeat
@@ -336,16 +344,14 @@ class Lease:
     # --- reporting
 
     def _report_failure(self, error: RolecallError) -> None:
-        if isinstance(error, InstanceConflict):
-            again = f"This process tries again for {self._ttl:g} s."
-            error = InstanceConflict(f"{error} {again}", reason=error.reason)
         state = LeaseState.ENROLLING if self.epoch is None else LeaseState.LOST
         # A hint that was made for this failure is what its reader needs; those of a class go without saying.
         hint = f" {error.hint}" if error.hint != type(error).hint else ""
-        self._change(state, f"{error}{hint}", problem=True)
+        again = f" This process tries again for {self._ttl:g} s." if isinstance(error, REFUSALS) else ""
+        self._change(state, f"{error}{hint}", problem=True, again=again)
 
-    def _change(self, state: LeaseState, reason: str, *, problem: bool = False) -> None:
-        """One log line and one `on_change` call per change, not per retry."""
+    def _change(self, state: LeaseState, reason: str, *, problem: bool = False, again: str = "") -> None:
+        """One log line and one `on_change` call per change, not per retry. `again`: what this process does, for the log."""
         if (state, reason) == (self.state, self._reason):
             return
         reported = problem or state is not self.state
@@ -353,9 +359,15 @@ class Lease:
         if not reported:
             return
         level = logging.ERROR if self.refusal is not None else logging.WARNING if problem else logging.INFO
-        log.log(level, "%s %s %s%s", self.name, _STATE_TEXT[state], self.hub, f": {reason}" if reason else "")
+        log.log(level, "%s %s %s%s", self.name, self._state_text, self.hub, f": {reason}{again}" if reason else "")
         if self._on_change is not None:
             self._on_change(state, reason)
+
+    @property
+    def _state_text(self) -> str:
+        if self.state is LeaseState.LOST and self.refusal is not None:
+            return _GIVEN_UP
+        return _NEVER_THERE if self.state is LeaseState.GONE and not self._enrolled.is_set() else _STATE_TEXT[self.state]
 
 
 def worker_name(role: str, instance: str | None) -> tuple[str, str]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _LARGEST_CARD = 1024 * 1024
 _PAUSE = 0.5
+_NO_TOKEN = ("HTTP 401", "HTTP 403")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,8 @@ async def _wait_for_card(
             hint = f"looked for {CARD_PATHS[0]} and {CARD_PATHS[1]}; check that the A2A server listens at URL"
             raise problem(f"no A2A card at {options.url}: {why}", "WORKER_UNREACHABLE", hint)
         if not reported:
-            print_notice(f"waiting for a card at {options.url} ({why})", "dim")
+            hint = "; a server that asks for a token needs --agent-token-file" if why in _NO_TOKEN else ""
+            print_notice(f"waiting for a card at {options.url} ({why}{hint})", "dim")
             reported = True
         await asyncio.sleep(_PAUSE)
     return None

@@ -74,6 +74,11 @@ class Offer:
         return self.replays and is_durable(self.card)
 
     @property
+    def pauses_in_process(self) -> bool:
+        """Its paused tasks end with its process. Other workers keep them in a store, or have lost them without a sign."""
+        return self.replays and not self.durable
+
+    @property
     def skills(self) -> tuple[JsonObject, ...]:
         return tuple(self.card.get("skills") or ())
 
@@ -132,11 +137,14 @@ class ConfiguredAgent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a heartbeat reports. None: not reported, the hub keeps the last value."""
+    """What a heartbeat reports. None: not reported, the hub keeps the last value. `was_away`: since the last one the worker did
+    not answer whoever sends them.
+    """
 
     in_flight: int | None = None
     capacity: int | None = None
     draining: bool | None = None
+    was_away: bool = False
 
 
 class LeaseProof(NamedTuple):
@@ -202,6 +210,8 @@ class Registration:
     """None: its last call succeeded, or it had none."""
     last_success: float = -inf
     """When a call last succeeded. Monotonic."""
+    was_away: bool = False
+    """It did not answer for a while and beats again: perhaps it was started anew. Whoever acts on that sets it back."""
     card_state: CardState | None = None
     """None: it sent its card, or the hub has not begun to read it."""
     registered_at: float = 0.0

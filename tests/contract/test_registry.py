@@ -313,6 +313,22 @@ async def test_beat_clears_suspicion(registry: Registry) -> None:
     assert await kinds(registry) == ["enrolled", "suspect", "changed"]
 
 
+async def test_a_beat_tells_that_a_worker_was_away(registry: Registry) -> None:
+    registration = await enrolled(registry)
+    await beat(registry, registration)
+    assert not registration.was_away
+    await beat(registry, registration, was_away=True)
+    assert registration.was_away
+    registration.was_away = False
+    await registry.mark("default", WORKER, registration.epoch, Health.SUSPECT, "refused a connection")
+    assert not registration.was_away
+    await beat(registry, registration)
+    assert registration.was_away
+    await beat(registry, registration)
+    assert registration.was_away
+    assert not (await enrolled(registry, boot="another")).was_away
+
+
 async def test_only_an_enrolment_ends_draining(registry: Registry) -> None:
     registration = await enrolled(registry)
     await beat(registry, registration, draining=True)

@@ -116,6 +116,24 @@ async def test_a_call_that_fails_has_the_agent_asked_at_once(system: System) -> 
     assert lease(system) is None
 
 
+async def test_an_agent_that_has_not_answered_a_probe_was_away(system: System) -> None:
+    system.card_source.answers[URL] = CARD
+    hold(system, AGENT)
+    await asyncio.sleep(2 * PROBES)
+    assert not held(system).was_away
+    system.card_source.answers[URL] = SILENT
+    await asyncio.sleep(PROBES)
+    system.card_source.answers[URL] = NOT_ASKED
+    await asyncio.sleep(PROBES)
+    assert not held(system).was_away
+    system.card_source.answers[URL] = CARD
+    await asyncio.sleep(PROBES)
+    assert (held(system).was_away, held(system).epoch) == (True, 1)
+    held(system).was_away = False
+    await asyncio.sleep(2 * PROBES)
+    assert not held(system).was_away
+
+
 async def test_an_agent_that_does_not_answer_loses_its_lease_within_its_ttl(system: System) -> None:
     system.card_source.answers[URL] = CARD
     hold(system, AGENT)

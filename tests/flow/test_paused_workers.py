@@ -22,7 +22,7 @@ from rolecall.model.command import Target
 from rolecall.model.ids import Cursor, TaskId
 from rolecall.model.principal import LOCAL
 from rolecall.model.value import replace
-from rolecall.model.worker import ChangeKind, Registration
+from rolecall.model.worker import Beat, ChangeKind, Health, Registration
 from tests.flow.conftest import CALLER, TTL, System, frames, proof, say
 from tests.flow.relayed import asked, end, texts, words
 from tests.flow.test_relay_come_back import DURABLE
@@ -355,6 +355,69 @@ async def test_a_stock_agent_that_cannot_tell_is_asked_again(system: System) -> 
     await withdraw(system)
     await asyncio.sleep(GRACE * 2)
     assert end(await system.get(task_id)) == PAUSED
+
+
+# --- away for a while, under the same lease
+
+
+async def away_and_back(system: System, how: str) -> None:
+    """The hub has missed its beats, or who announces it has missed an answer of its own."""
+    registration = lease(system)
+    if how == "suspect":
+        await system.engine.registry.mark("default", registration.worker, registration.epoch, Health.SUSPECT, "refused a call")
+        await asyncio.sleep(1)
+    await system.directory.beat(LOCAL, registration.worker, proof(registration), Beat(was_away=how == "beat"))
+
+
+@pytest.mark.parametrize("how", ["suspect", "beat"])
+@pytest.mark.parametrize("offer", [{"replays": False}, DURABLE])
+async def test_a_stock_agent_that_was_away_has_lost_what_it_does_not_know(
+    stored_system: System, how: str, offer: dict[str, Any]
+) -> None:
+    system = stored_system
+    task_id = await paused(system, **offer)
+    system.forwarder.plan_fetch("echo:a", UNKNOWN)
+    await away_and_back(system, how)
+    assert await time_to_end(system, task_id) < 2.5
+    got = await system.get(task_id)
+    assert (end(got), words(got).startswith("echo:a no longer knows the task.")) == (LOST, True)
+
+
+@pytest.mark.parametrize("how", ["suspect", "beat"])
+async def test_a_stock_agent_that_was_away_is_asked_once(system: System, how: str) -> None:
+    task_id = await paused(system, replays=False)
+    for times in (1, 2):
+        system.forwarder.plan_fetch("echo:a", STILL_PAUSED)
+        await away_and_back(system, how)
+        await asyncio.sleep(TTL.total_seconds() / 2)
+        assert len(system.forwarder.asked("fetch")) == times
+    assert end(await system.get(task_id)) == PAUSED
+    assert end(await answered(system, task_id)) == ("completed", "")
+
+
+async def test_a_stock_agent_that_was_away_and_does_not_answer_is_asked_until_it_does(system: System) -> None:
+    task_id = await paused(system, replays=False)
+    system.forwarder.plan_fetch("echo:a", NO_ROUTE, Overloaded("connections", 3, "max_worker_connections"), UNKNOWN)
+    await away_and_back(system, "beat")
+    assert 1 < await time_to_end(system, task_id) < 8
+    assert len(system.forwarder.asked("fetch")) == 3
+
+
+async def test_a_stock_agent_that_was_away_and_is_asked_while_the_store_is_away_is_asked_again(system: System) -> None:
+    task_id = await paused(system, replays=False)
+    system.engine.fail("tasks.paused_at", StoreUnavailable())
+    system.forwarder.plan_fetch("echo:a", UNKNOWN)
+    await away_and_back(system, "beat")
+    assert await time_to_end(system, task_id) < 8
+
+
+@pytest.mark.parametrize("how", ["suspect", "beat"])
+async def test_a_process_that_was_away_and_keeps_its_lease_keeps_its_pauses(system: System, how: str) -> None:
+    task_id = await paused(system)
+    await away_and_back(system, how)
+    await asyncio.sleep(TTL.total_seconds() / 2)
+    assert system.forwarder.asked("fetch") == []
+    assert end(await answered(system, task_id)) == ("completed", "")
 
 
 # --- restarts of the hub

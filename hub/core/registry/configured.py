@@ -204,7 +204,7 @@ class ConfiguredAgents:
             case Reach.SILENT:
                 self._fail(held, answer.note)
             case Reach.NOT_ASKED if mine is not None:  # which says nothing of the agent
-                await self._beat(mine)
+                await self._beat(mine, Beat())
 
     async def _hold(self, held: _Instance, mine: Registration | None, asked: Offer, answer: CardAnswer) -> None:
         """Take its lease, or renew it."""
@@ -214,12 +214,12 @@ class ConfiguredAgents:
         else:
             if mine.epoch != held.epoch:  # the lease is of an earlier configuration, or of an earlier hub
                 await self._registry.change_offer(mine.workspace, mine.worker, mine.epoch, held.offer.with_card_of)
-            await self._beat(mine)
+            await self._beat(mine, Beat(was_away=bool(held.problem)))
         held.epoch = mine.epoch
         await self._cards.keep(mine, asked, answer)
 
-    async def _beat(self, mine: Registration) -> None:
-        await self._directory.beat(CONFIGURATION, mine.worker, LeaseProof(mine.epoch, mine.secret), Beat())
+    async def _beat(self, mine: Registration, beat: Beat) -> None:
+        await self._directory.beat(CONFIGURATION, mine.worker, LeaseProof(mine.epoch, mine.secret), beat)
 
     async def _withdraw(self, mine: Registration, why: str) -> None:
         try:

@@ -2,7 +2,8 @@
 
 A pause of a worker that replays lives in its process: it ends when that process withdraws or another one takes its name. Other
 workers keep their tasks. Whose lease has ended otherwise is asked, and believed. One that refuses connections is gone; one that
-does not answer at all may be asleep, and has `pause_grace` to come back.
+does not answer at all may be asleep, and has `pause_grace` to come back. A worker whose lease goes on, and that was away for a
+while, may have been started anew without its tasks: it is asked once.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _WHAT_TO_DO = "Send the message again to start a new task."
 
 @dataclass(slots=True)
 class _LostLease:
-    """What is known of a worker that no longer has the lease under which its tasks paused."""
+    """What is known of a worker that no longer has the lease under which its tasks paused, or was away under it."""
 
     silent_since: float
     next_epoch: int | None = None
@@ -106,7 +107,8 @@ class PausedTasks:
             if len(self._looked_at) >= _ASKED_AT_ONCE:
                 return
             epoch = self._epoch_now(holder)
-            if holder in self._looked_at or (epoch == lost.next_epoch and now < lost.due):
+            waits = epoch == lost.next_epoch and now < lost.due
+            if holder in self._looked_at or waits or not self._was_away(holder):
                 continue
             if epoch != lost.next_epoch:
                 lost.next_epoch, lost.silent_since, lost.pause = epoch, now, _FIRST_PAUSE
@@ -119,13 +121,20 @@ class PausedTasks:
         now, revision = self._deps.clock.monotonic(), self._registry.revision()
         if self._listed[0] != revision or now - self._listed[1] >= _LIST_EVERY:
             self._listed = revision, now
-            gone = [holder for holder in await self._tasks.holders() if self._epoch_now(holder) != holder.epoch]
+            gone = [holder for holder in await self._tasks.holders() if self._was_away(holder)]
             known = {holder: self._lost.get(holder) or _LostLease(now) for holder in gone}
             self._lost = dict(sorted(known.items(), key=lambda item: item[1].due))
 
     def _epoch_now(self, holder: Holder) -> int | None:
         registration = self._registry.get(holder.workspace, holder.worker)
         return registration.epoch if registration is not None else None
+
+    def _was_away(self, holder: Holder) -> bool:
+        """Whether it is away, has another lease, or was away under the one that it had."""
+        registration = self._registry.get(holder.workspace, holder.worker)
+        if registration is None or registration.epoch != holder.epoch:
+            return True
+        return registration.was_away and not registration.offer.pauses_in_process
 
     def _done_with(self, holder: Holder) -> Callable[[], None]:
         return lambda: self._looked_at.discard(holder)
@@ -136,28 +145,39 @@ class PausedTasks:
         lost.due = self._deps.clock.monotonic() + lost.pause
         lost.pause = min(lost.pause * 2, _LONGEST_PAUSE)
         now_live = self._registry.get(holder.workspace, holder.worker)
+        back = now_live if now_live is not None and now_live.epoch == holder.epoch else None
+        if back is not None:
+            back.was_away = False
+        settled = False
         try:
-            ended = await self._registry.ended(holder.workspace, holder.worker)
-            if now_live is not None and _is_same_process(holder, now_live, ended):
-                async for row in self._rows(holder):
-                    await self._assign(row, now_live)
-                return
-            try:
-                if now_live is None and ended is not None and not self._token_is_valid(ended.token):
-                    raise WorkerLost(f"{holder.worker} may no longer serve: its token has ended. {_ITS_QUESTION} {_WHAT_TO_DO}")
-                _check_process(holder, now_live, ended)
-                offer = now_live.offer if now_live is not None else ended.offer if ended is not None else None
-                await self._ask(holder, lost, offer, now_live)
-            except WorkerLost as error:
-                await self._end_all(holder, now_live, error)
+            settled = await self._settle_as(holder, lost, now_live)
         except StoreUnavailable:
             log.info("paused tasks wait for the store", extra={"event": "paused_tasks_wait", "worker": str(holder.worker)})
+        if back is not None and not settled:
+            back.was_away = True
 
-    async def _ask(self, holder: Holder, lost: _LostLease, offer: Offer | None, now_live: Registration | None) -> None:
-        """Ask the worker for each task. WorkerLost: it is gone, or has not answered for too long."""
+    async def _settle_as(self, holder: Holder, lost: _LostLease, now_live: Registration | None) -> bool:
+        """False: some of its tasks have not been asked for."""
+        ended = await self._registry.ended(holder.workspace, holder.worker)
+        if now_live is not None and _is_same_process(holder, now_live, ended):
+            async for row in self._rows(holder):
+                await self._assign(row, now_live)
+            return True
+        try:
+            if now_live is None and ended is not None and not self._token_is_valid(ended.token):
+                raise WorkerLost(f"{holder.worker} may no longer serve: its token has ended. {_ITS_QUESTION} {_WHAT_TO_DO}")
+            _check_process(holder, now_live, ended)
+            offer = now_live.offer if now_live is not None else ended.offer if ended is not None else None
+            return await self._ask(holder, lost, offer, now_live)
+        except WorkerLost as error:
+            await self._end_all(holder, now_live, error)
+            return True
+
+    async def _ask(self, holder: Holder, lost: _LostLease, offer: Offer | None, now_live: Registration | None) -> bool:
+        """Ask the worker for each task. False: not for all. WorkerLost: it is gone, or has not answered for too long."""
         if offer is None:  # its lease ended under an earlier version of the hub
             self._check_silence(holder, lost)
-            return
+            return False
         async for row in self._rows(holder):
             try:
                 worker_event = await self._fetch(holder.workspace, offer, row.ids, within=self._patience(lost))
@@ -165,13 +185,14 @@ class PausedTasks:
                 if fault.task_unknown:
                     await self._end(row, WorkerLost(f"{holder.worker} no longer knows the task. {_WHAT_TO_DO}"))
             except (WorkerFull, Overloaded):
-                return  # the hub could not ask, which says nothing of the worker
+                return False  # the hub could not ask, which says nothing of the worker
             except (WorkerUnreachable, WorkerRefused, WorkerBroke, InvalidAnswer, TimeoutError):
                 self._check_silence(holder, lost)
-                return
+                return False
             else:
                 await self._accept(row, worker_event, now_live)
             lost.silent_since = self._deps.clock.monotonic()
+        return True
 
     async def _fetch(self, workspace: str, offer: Offer, ids: Ids, *, within: float) -> WorkerEvent:
         """Two refused connections mean that nothing listens there. WorkerLost."""
@@ -217,7 +238,7 @@ class PausedTasks:
     async def _accept(self, row: TaskRow, worker_event: WorkerEvent, now_live: Registration | None) -> None:
         """The worker reports the task. Without a lease nobody could follow it, so that only its end is logged."""
         ended = worker_event.state in TERMINAL
-        if now_live is not None and not ended:
+        if now_live is not None and now_live.epoch != row.epoch and not ended:
             await self._assign(row, now_live)
         if ended or (now_live is not None and worker_event.state not in PAUSED):
             await self._log(row, worker_event)
@@ -258,8 +279,7 @@ def _is_same_process(holder: Holder, now_live: Registration, ended: EndedLease |
     """The process that asked has enrolled again, and its pauses with it."""
     return (
         ended is not None
-        and ended.offer.replays
-        and not ended.offer.durable
+        and ended.offer.pauses_in_process
         and ended.epoch == holder.epoch
         and bool(ended.boot)
         and now_live.boot == ended.boot
@@ -268,7 +288,7 @@ def _is_same_process(holder: Holder, now_live: Registration, ended: EndedLease |
 
 def _check_process(holder: Holder, now_live: Registration | None, ended: EndedLease | None) -> None:
     """WorkerLost if the pauses were in a process that is certainly gone."""
-    if ended is None or not ended.offer.replays or ended.offer.durable:
+    if ended is None or not ended.offer.pauses_in_process:
         return
     if now_live is None and ended.withdrawn:
         raise WorkerLost(f"{holder.worker} withdrew. {_ITS_QUESTION} {_WHAT_TO_DO}")

@@ -78,7 +78,7 @@ def read_proof(proof: Proof) -> LeaseProof:
 
 
 def read_beat(heartbeat: Heartbeat) -> Beat:
-    return Beat(_whole(heartbeat.in_flight), _whole(heartbeat.capacity), heartbeat.draining)
+    return Beat(_whole(heartbeat.in_flight), _whole(heartbeat.capacity), heartbeat.draining, heartbeat.was_away is True)
 
 
 def _whole(number: float | UnsetType | None) -> int | None:

@@ -162,6 +162,7 @@ class Heartbeat(Proof, frozen=True):
     in_flight: Annotated[float, *whole_float(0, MAX_NUMBER)] | None = None
     capacity: Annotated[float, *whole_float(1, MAX_NUMBER)] | None = None
     draining: Annotated[bool, Reason("must be true or false")] | None = None
+    was_away: Annotated[bool, Reason("must be true or false")] | None = None
 
 
 class ProofInQuery(Query):

@@ -50,9 +50,9 @@ class Registry(Protocol):
     async def beat(
         self, workspace: str, worker: WorkerId, proof: LeaseProof, beat: Beat, *, token: str | None = None
     ) -> Registration:
-        """Renew for the ttl of the enrolment. A suspect worker is ready again. LeaseUnknown (never seen, expired, withdrawn),
-        LeaseSuperseded (older epoch or other secret). May become durable up to a second later. `token` None: the lease keeps
-        the one that it has.
+        """Renew for the ttl of the enrolment. A suspect worker is ready again, and `was_away`. LeaseUnknown (never seen,
+        expired, withdrawn), LeaseSuperseded (older epoch or other secret). May become durable up to a second later. `token`
+        None: the lease keeps the one that it has.
         """
 
     async def withdraw(self, workspace: str, worker: WorkerId, proof: LeaseProof) -> None:

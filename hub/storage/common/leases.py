@@ -297,6 +297,8 @@ class LeaseTable:
         if token is not None and token != registration.token:
             self._set_token((workspace, worker), registration, token)
         registration.last_seen = self._clock.wall()
+        if beat.was_away or registration.health is Health.SUSPECT:
+            registration.was_away = True
         if beat.in_flight is not None:
             registration.reported_in_flight = beat.in_flight
         if beat.capacity is not None and beat.capacity != registration.offer.capacity:

@@ -122,7 +122,7 @@ def test_a_member_of_the_card_is_named_with_its_path(card: dict[str, Any], text:
         ("lease", "s\0", "must be at most 256 characters, without NUL"),
         *(("in_flight", value, COUNT.format(0)) for value in (-1, 0.5, False, "0")),
         *(("capacity", value, COUNT.format(1)) for value in (0, 0.0, True)),
-        *(("draining", value, "must be true or false") for value in (1, 0.0, "true", [])),
+        *((name, value, "must be true or false") for name in ("draining", "was_away") for value in (1, 0.0, "true", [])),
     ],
 )
 def test_a_refused_heartbeat_names_member_and_reason(member: str, value: Any, reason: str) -> None:

@@ -242,7 +242,8 @@ async def test_leaving_as_a_probe_ends_ends_the_lease() -> None:
     assert lease.state is LeaseState.GONE
 
 
-async def test_a_failing_probe_delays_enrolment_and_skips_beats() -> None:
+async def test_a_failing_probe_delays_enrolment_and_skips_beats(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "worker_sdk")
     registry, changes, alive, probes = Registry(), Changes(), asyncio.Event(), 0
 
     async def probe() -> bool:
@@ -264,6 +265,21 @@ async def test_a_failing_probe_delays_enrolment_and_skips_beats() -> None:
             await asyncio.sleep(0.005)
         assert registry.count("POST") <= beats + 1
         assert lease.state is LeaseState.LOST
+    lines = [record.message for record in caplog.records]
+    expected = ("is trying to enrol at", "is enrolled at", "cannot renew its lease at", "is no longer enrolled at")
+    assert all(words in line for words, line in zip(expected, lines, strict=True)), lines
+
+
+async def test_the_beat_after_a_failed_probe_says_that_the_server_was_away() -> None:
+    registry, answers = Registry(), iter([True, True, False, False])
+
+    async def probe() -> bool:
+        return next(answers, True)
+
+    async with asyncio.timeout(10), listening(registry) as server, lease_at(server, probe=probe):
+        await registry.until(lambda requests: len(requests) > 4)
+    beats = [body for method, _, body in registry.requests if method == "POST"]
+    assert [beat.get("was_away", False) for beat in beats[:4]] == [False, True, False, False]
 
 
 async def test_the_token_of_the_environment_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,7 +431,10 @@ async def test_a_worker_that_is_refused_for_longer_than_a_lease_lasts_says_why_a
         await lease.given_up()
         assert 30 < clock() - began < 50
         assert (type(lease.refusal), lease.state, exit_code(lease)) == (kind, LeaseState.LOST, code)
-    assert "refused for longer than a lease lasts" in caplog.text
+    first, last, gone = [record.message for record in caplog.records]
+    assert "is trying to enrol at" in first and first.endswith("This process tries again for 30 s.")
+    assert "lost its lease at" in last and "refused for longer than a lease lasts" in last
+    assert "was not enrolled at" in gone
 
 
 async def test_a_refusal_that_ends_or_a_hub_that_goes_away_begins_the_time_anew() -> None:
