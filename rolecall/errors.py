@@ -322,6 +322,15 @@ class TaskNotCancelable(TaskError):
 class TaskOver(TaskError):
     """The task has ended, so it sends no more events. Get the task instead."""
 
+    def __init__(self, last: int | None = None) -> None:
+        """`last`: the number of its last event. A reader that has it has everything."""
+        super().__init__()
+        self.last = last
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {} if self.last is None else {"sequence": str(self.last)}
+
 
 class TaskEnded(TaskError):
     """The task has ended and accepts no more messages. Send a new message without taskId, in the same context."""

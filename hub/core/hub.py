@@ -169,7 +169,7 @@ class Hub:
         if at > row.at:
             raise InvalidParams(f"Last-Event-ID {at} is after the task's last event, {row.at}.")
         if row.ended and at == row.at and self._deps.codec.rules(dialect).ended_refused:
-            raise TaskOver
+            raise TaskOver(row.at)
         if row.at == START:
             return self._task_stream(caller, row.id, row.role, dialect, row.alias, after=START, first=None)
         first = await self._reader.as_of(caller, row.id, at) if at > START else None

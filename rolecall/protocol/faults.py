@@ -167,10 +167,10 @@ def fault_of(error: BaseException, own: DialectFaults = NO_FAULTS) -> Fault:
         return Fault(row.code, row.status, row.reason, "Internal error.", None)
     data = None
     facts = {**error.facts, "taskId": error.task} if error.task else error.facts
-    if row.code not in _STANDARD or facts:
+    if own.explained and row.code in _A2A:
+        data = [error_info(row.reason, facts, domain=_A2A_DOMAIN)]
+    elif row.code not in _STANDARD or facts:
         data = [error_info(row.reason, facts)]
-    elif own.explained and row.code in _A2A:
-        data = [error_info(row.reason, {}, domain=_A2A_DOMAIN)]
     return Fault(row.code, row.status, row.reason, error.message, data)
 
 

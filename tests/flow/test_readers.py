@@ -150,8 +150,9 @@ async def test_a_task_that_has_ended_is_one_frame_in_0_3_and_over_in_1_0(stored_
     task_id = (await system.send())["id"]
     for after in (None, 2):
         assert outline(await frames(await system.subscribe(task_id, after))) == [(2, "task", "completed")]
-        with pytest.raises(TaskOver):
+        with pytest.raises(TaskOver) as over:
             await system.subscribe(task_id, after, dialect="1.0")
+        assert over.value.facts == {"sequence": "2"}
     assert [seen.cursor for seen in await DialectCaller(system, "1.0").subscribe(task_id, after=1)] == [1, 2]
 
 

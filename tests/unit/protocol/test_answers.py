@@ -121,6 +121,13 @@ def test_an_error_has_its_code_in_each_dialect_and_its_reason_in_1_0(
     assert last.data[0]["domain"] == "a2a-protocol.org"
 
 
+@pytest.mark.parametrize("dialect", ["0.3", "1.0"])
+def test_a_subscription_to_an_ended_task_is_told_the_number_of_its_last_event(dialect: str) -> None:
+    data = fault_of(TaskOver(7), DIALECTS[dialect].faults).data
+    assert data is not None
+    assert data[0]["metadata"] == {"sequence": "7"}
+
+
 def test_an_error_of_json_rpc_itself_has_no_reason_of_a2a() -> None:
     assert fault_of(InvalidParams(), DIALECTS["1.0"].faults).data is None
 

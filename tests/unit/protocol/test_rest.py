@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.errors import InvalidParams, NoLiveWorker, SkillNotOffered, TaskNotFound, VersionNotSupported
+from rolecall.errors import InvalidParams, NoLiveWorker, SkillNotOffered, TaskNotFound, TaskOver, VersionNotSupported
 from rolecall.model.command import Target
 from rolecall.protocol.dialects import DIALECTS
 from rolecall.protocol.faults import fault_of
@@ -227,6 +227,7 @@ def test_the_json_form_is_not_refused_here(body: dict[str, Any]) -> None:
     [
         (TaskNotFound(), 404, "NOT_FOUND", "TASK_NOT_FOUND", "a2a-protocol.org"),
         (VersionNotSupported("2.0", ("0.3", "1.0")), 400, "INVALID_ARGUMENT", "VERSION_NOT_SUPPORTED", "a2a-protocol.org"),
+        (TaskOver(7), 400, "INVALID_ARGUMENT", "UNSUPPORTED_OPERATION", "a2a-protocol.org"),
         (NoLiveWorker("echo"), 503, "UNAVAILABLE", "NO_LIVE_WORKER", "rolecall"),
         (SkillNotOffered("echo", "sing", ["say"]), 404, "NOT_FOUND", "SKILL_UNKNOWN", "rolecall"),
         (ValueError("secret"), 500, "INTERNAL", "INTERNAL", "a2a-protocol.org"),
