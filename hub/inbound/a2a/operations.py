@@ -204,8 +204,10 @@ class Operations:
         return b"null"
 
     async def _card(self, call: OperationCall) -> bytes:
-        role = call.reader.read_card(call.params, call.target)
-        return await self._extended_card(call.caller, role, call.choice.dialect.version)
+        name, instance = call.reader.read_card(call.params, call.target), call.target.path_instance
+        if name is not None and instance is not None:
+            name = f"{name}:{instance}"
+        return await self._extended_card(call.caller, name, call.choice.dialect.version)
 
 
 def _read_send(call: OperationCall) -> Send:

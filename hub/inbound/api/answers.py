@@ -19,6 +19,8 @@ _RESERVED = "|".join(sorted(RESERVED_ROLES))
 ROLE_SCHEMA: JsonObject = {"type": "string", "pattern": f"^{ROLE}$", "not": {"enum": sorted(RESERVED_ROLES)}}
 INSTANCE_SCHEMA: JsonObject = {"type": "string", "pattern": f"^{INSTANCE}$"}
 WORKER_SCHEMA: JsonObject = {"type": "string", "pattern": f"^{ROLE}:{INSTANCE}$", "not": {"pattern": f"^({_RESERVED}):"}}
+AGENT_SCHEMA: JsonObject = {"type": "string", "pattern": f"^{ROLE}(:{INSTANCE})?$", "not": {"pattern": f"^({_RESERVED})(:|$)"}}
+"""A role, or one worker."""
 
 Role = Annotated[str, Meta(extra_json_schema=ROLE_SCHEMA)]
 Instance = Annotated[str, Meta(extra_json_schema=INSTANCE_SCHEMA)]

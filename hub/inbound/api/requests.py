@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from hub.inbound.api.answers import INSTANCE_SCHEMA, ROLE_SCHEMA, WORKER_SCHEMA
+from hub.inbound.api.answers import AGENT_SCHEMA, INSTANCE_SCHEMA, ROLE_SCHEMA, WORKER_SCHEMA
 from hub.inbound.api.validation import (
     MAX_NUMBER,
     Body,
@@ -59,6 +59,7 @@ Instance = Annotated[str, Field(pattern=f"^{INSTANCE}$"), Reason(INSTANCE_REASON
 RoleInPath = Annotated[str, WithJsonSchema(ROLE_SCHEMA)]
 InstanceInPath = Annotated[str, WithJsonSchema(INSTANCE_SCHEMA)]
 WorkerInPath = Annotated[str, WithJsonSchema(WORKER_SCHEMA)]
+AgentInPath = Annotated[str, WithJsonSchema(AGENT_SCHEMA)]
 Segment = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[!-.0-~]{1,128}$"})]
 Position = Annotated[int, *digits(1, 2**31)]
 

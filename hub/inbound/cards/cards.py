@@ -1,4 +1,4 @@
-"""Agent cards: the hub's own, and one per role merged from its live workers. All URLs in them are the hub's."""
+"""Agent cards: the hub's own, one per role merged from its live workers, and one per worker. All URLs in them are the hub's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from quart import Quart, Response, request
 from hub.core.registry.directory import Directory
 from hub.inbound.api.answers import Card
 from hub.inbound.api.operation import operation
-from hub.inbound.api.requests import CardQuery, RoleInPath
+from hub.inbound.api.requests import AgentInPath, CardQuery
 from hub.inbound.cards.documents import Document, Documents, Pace, Source, document_response, outlines
 from hub.inbound.middleware.authentication import Authenticator, is_role_address, viewer
 from rolecall import __version__
@@ -28,7 +28,7 @@ from rolecall.model.card import (
     Profile,
     Skill,
 )
-from rolecall.model.ids import Caller
+from rolecall.model.ids import Caller, split_name
 from rolecall.protocol.callers.usage import USAGE
 from rolecall.protocol.cards import CARD_PATHS, MergedExtensions, MergedModes, MergedSkills, write_card
 from rolecall.protocol.dialects import own_bindings, read_version
@@ -84,26 +84,27 @@ class Cards:
             REPLAY_EXTENSION, "Streams resume exactly from Last-Event-ID.", params={"durable": True} if durable else None
         )
 
-    async def public(self, caller: Caller, role: str | None, requested: str | None) -> Document:
-        """The hub's card, or a role's. RoleUnknown."""
-        return await self._document(caller, role, self._version or requested)
+    async def public(self, caller: Caller, name: str | None, requested: str | None) -> Document:
+        """The hub's card, a role's, or that of one worker (`role:instance`). RoleUnknown."""
+        return await self._document(caller, name, self._version or requested)
 
-    async def extended(self, caller: Caller, role: str | None, dialect: str) -> bytes:
+    async def extended(self, caller: Caller, name: str | None, dialect: str) -> bytes:
         """The card with the roles of the caller's workspace, in the caller's dialect. Roles are visible only with a token.
         ExtendedCardNotConfigured, RoleUnknown.
         """
         if not self._authenticator.locked:
             raise ExtendedCardNotConfigured
-        return (await self._document(caller, role, dialect)).body
+        return (await self._document(caller, name, dialect)).body
 
-    async def _document(self, caller: Caller, role: str | None, version: str | None) -> Document:
+    async def _document(self, caller: Caller, name: str | None, version: str | None) -> Document:
+        role, instance = split_name(name) if name is not None else (None, None)
         if role is None:
             make = partial(self._hub, version)
-        elif self._directory.live(caller, role):
-            make = partial(self._role, role, version)
+        elif any(instance in (None, one.worker.instance) for one in self._directory.live(caller, role)):
+            make = partial(self._role, role, instance, version)
         else:
-            raise RoleUnknown(role, self._directory.roles(caller))
-        return await self._documents.get(caller, role, ("card", version, self._authenticator.locked), make)
+            raise RoleUnknown(name or role, self._directory.roles(caller))
+        return await self._documents.get(caller, role, ("card", instance, version, self._authenticator.locked), make)
 
     async def _hub(self, version: str | None, sources: Sequence[Source], pace: Pace) -> JsonObject:
         """The hub's card lists every live role as a skill, as long as they fit."""
@@ -115,9 +116,14 @@ class Cards:
         profile = self._profile(self._name, description, f"{self._public_url}/a2a", self._public_url)
         return write_card(replace(profile, skills=tuple(found.items)), version)
 
-    async def _role(self, role: str, version: str | None, sources: Sequence[Source], pace: Pace) -> JsonObject:
-        """The cards of the role's workers as one, in the order of their names."""
-        limit, base = self._max_card, f"{self._public_url}/agents/{role}"
+    async def _role(
+        self, role: str, instance: str | None, version: str | None, sources: Sequence[Source], pace: Pace
+    ) -> JsonObject:
+        """The cards of the role's workers as one, in the order of their names; or of one instance, which it then selects."""
+        if instance is not None:
+            sources = [source for source in sources if source.offer.worker.instance == instance]
+        name = role if instance is None else f"{role}:{instance}"
+        limit, base = self._max_card, f"{self._public_url}/agents/{name}"
         found, extensions = MergedSkills(_SKILLS * limit), MergedExtensions(limit)
         takes, gives = MergedModes(limit // 2, "defaultInputModes"), MergedModes(limit // 2, "defaultOutputModes")
         for source in sorted(sources, key=lambda source: source.offer.worker):
@@ -126,7 +132,7 @@ class Cards:
                     await pace.rest()
         description = next((one.offer.about for one in sources if one.offer.about), _usual_text(role))
         profile = replace(
-            self._profile(role, _with_note(description, found.left_out("skills")), f"{base}/", base),
+            self._profile(name, _with_note(description, found.left_out("skills")), f"{base}/", base),
             skills=tuple(found.items),
             input_modes=tuple(takes.items) or _TEXT,
             output_modes=tuple(gives.items) or _TEXT,
@@ -159,8 +165,8 @@ def add_cards(app: Quart, cards: Cards) -> None:
     async def hub_card(query: CardQuery) -> Response:
         return document_response(await cards.public(viewer(), None, _requested_version(query)), query, _JSON)
 
-    @operation("A role's card, made from its live workers'.", RoleUnknown, answers=answers)
-    async def role_card(role: RoleInPath, query: CardQuery) -> Response:
+    @operation("A role's card, made from its live workers', or that of one: role:instance.", RoleUnknown, answers=answers)
+    async def role_card(role: AgentInPath, query: CardQuery) -> Response:
         return document_response(await cards.public(viewer(), role, _requested_version(query)), query, _JSON)
 
     for path in CARD_PATHS:

@@ -194,7 +194,23 @@ async def test_a_roles_own_address_answers_its_card(http: httpx.AsyncClient, pat
         assert (head.status_code, head.content, head.headers) == (200, b"", usual.headers)
 
 
-@pytest.mark.parametrize("name", ["nobody", "Echo", "echo:a"])
+async def test_one_worker_has_a_card_of_its_own_at_its_address(http: httpx.AsyncClient) -> None:
+    other = {"url": "http://127.0.0.1:9/", "boot": "b", "card": {"skills": [{"id": "two"}]}}
+    assert (await http.put("/registry/agents/echo/vm:b", json=other)).status_code == 201
+    for instance, skill in (("a", "one"), ("vm:b", "two")):
+        at = f"/agents/echo:{instance}"
+        card, own = await http.get(f"{at}/.well-known/agent-card.json"), await http.get(f"{at}/")
+        assert (card.status_code, own.content) == (200, card.content)
+        document = card.json()
+        assert (document["name"], [one["id"] for one in document["skills"]]) == (f"echo:{instance}", [skill])
+        urls = {document["url"], *(one["url"] for one in document["supportedInterfaces"])}
+        assert {url.removesuffix("/") for url in urls} == {f"http://127.0.0.1:8420{at}"}
+    assert [one["id"] for one in (await http.get(ROLE)).json()["skills"]] == ["one", "two"]
+    await http.delete("/registry/agents/echo:vm:b")
+    assert (await http.get("/agents/echo:vm:b/")).status_code == 404
+
+
+@pytest.mark.parametrize("name", ["nobody", "Echo", "echo:b", "echo:", "nobody:a"])
 async def test_an_unknown_role_has_no_card_at_either_address(http: httpx.AsyncClient, name: str) -> None:
     usual, own = await http.get(f"/agents/{name}/.well-known/agent-card.json"), await http.get(f"/agents/{name}/")
     assert (own.status_code, own.content, own.headers) == (404, usual.content, usual.headers)
@@ -237,5 +253,8 @@ async def test_everybody_gets_the_same_card_at_both_addresses(tmp_path: Path) ->
             for path in (ROLE, "/agents/echo/", "/agents/nobody/"):
                 assert (await http.get(path, headers=wrong)).status_code == 401, path
             assert (await http.get("/.well-known/agent-card.json", headers=wrong)).status_code == 200
+            of_admin = {"X-API-Key": tokens["acme"], "A2A-Version": "1.0"}
+            for name in ("echo", "echo:a"):
+                assert (await http.get(f"/agents/{name}/extendedAgentCard", headers=of_admin)).json()["name"] == name
             assert (await http.post("/agents/echo/", json={})).status_code == 401
             assert (await http.put("/agents/echo/", json={})).status_code == 401
