@@ -113,6 +113,8 @@ class InvalidParams(RequestError):
 
 
 class WebhookRejected(InvalidParams):
+    setting = "push_allowed_hosts"
+
     def __init__(self, why: str) -> None:
         super().__init__(f"webhook url rejected: {why}")
 
@@ -121,7 +123,7 @@ class WebhookInsecure(WebhookRejected):
     """A class of its own, because 0.1 has a separate code for it."""
 
     def __init__(self) -> None:
-        super().__init__("it must be https")
+        super().__init__("it must be https, unless {setting} on the hub names its host")
 
 
 class BodyTooLarge(RequestError):

@@ -72,11 +72,10 @@ class Lease:
     """`async with Lease("planner", url=…) as lease:` enrols and renews in the background until the block ends.
 
     The states: enrolling until the hub has accepted; ready; lost while it cannot be renewed (the hub cannot be reached, or the
-    probe fails; the hub keeps the lease for its ttl), and
-    permanently when it is given up (then `refusal` is set and `given_up()` returns); draining;
-    gone after withdrawal. `authorization`: the header that the hub calls the worker with. `idempotent`: a call
-    may be made again, although it may have run.
-    `ca_file`: as in HubClient. `on_change` gets each new state with the reason, once per change.
+    probe fails; the hub keeps it for its ttl), and permanently when it is given up (then `refusal` is set and `given_up()`
+    returns); draining; gone after withdrawal. `authorization`: the header that the hub calls the worker with. `idempotent`: a
+    call may be made again, although it may have run. `ca_file`: as in HubClient. `on_change` gets each new state with the
+    reason, once per change.
     """
 
     def __init__(

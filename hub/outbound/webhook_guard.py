@@ -44,7 +44,8 @@ _NOT_PUBLIC = tuple(
 )
 _NAT64 = IPv6Network("64:ff9b::/96")
 _RESOLVE_TIMEOUT = 5.0
-_NOT_RESOLVED = "its name must resolve, and to public addresses only"
+_UNLESS = ", unless {setting} on the hub names its host"
+_NOT_RESOLVED = f"its name must resolve, and to public addresses only{_UNLESS}"
 
 
 def read_networks(texts: Sequence[str]) -> tuple[Sequence[Network], Sequence[str]]:
@@ -116,14 +117,14 @@ class WebhookGuard:
             return
         self._check_scheme_and_port(target)
         if not _is_public(address):
-            raise WebhookRejected(_NOT_RESOLVED if literal(target.host) is None else "its address is not public")
+            raise WebhookRejected(_NOT_RESOLVED if literal(target.host) is None else f"its address must be public{_UNLESS}")
 
     def _check_scheme_and_port(self, target: ParsedUrl) -> None:
         """Scheme and port of a public receiver."""
         if not target.secure:
             raise WebhookInsecure
         if target.port not in self._ports:
-            raise WebhookRejected(f"its port must be {' or '.join(map(str, sorted(self._ports)))}")
+            raise WebhookRejected(f"its port must be {' or '.join(map(str, sorted(self._ports)))}{_UNLESS}")
 
     async def _resolved(self, target: ParsedUrl, workspace: str) -> Sequence[Address]:
         own = literal(target.host)

@@ -22,6 +22,7 @@ from hub.settings.fields import Spec, quoted, refusal, shown, spec_of
 from hub.settings.sources import RETIRED, Environment, TomlFile, chosen_file, platform_folder, suggestion
 from hub.settings.values import (
     Choice,
+    Hosts,
     Integer,
     LocalPath,
     Networks,
@@ -337,7 +338,7 @@ class Settings(BaseSettings):
     """The part of max_unsent for the callers of one workspace. An answer that is larger is sent when it is the only one.
     Higher: one workspace can fill more of max_unsent. At the limit its large answers are refused with OVERLOADED."""
 
-    push_allowed_hosts: Texts = Field((), json_schema_extra={"aliases": ["PUSH_NOTIFICATION_ALLOWED_HOSTS"]})
+    push_allowed_hosts: Hosts = Field((), json_schema_extra={"aliases": ["PUSH_NOTIFICATION_ALLOWED_HOSTS"]})
     """Hosts, separated by commas, that webhooks may go to at any address, port and scheme.
     Callers can make the hub call these names. Every other webhook must be https to a public address."""
 

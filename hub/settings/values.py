@@ -10,7 +10,7 @@ import base64
 import math
 import re
 from collections.abc import Callable, Mapping
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
@@ -68,6 +68,21 @@ def _origin(text: str) -> str:
     return origin
 
 
+def _host(text: str) -> str:
+    """A name or an address as it stands in a URL, without what stands around it there."""
+    name = text.strip("[]")
+    if not name or any(character in name for character in "/@?#") or (":" in name and not _is_address(name)):
+        raise ValueError
+    return text
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return bool(IPv6Address(text))
+    except ValueError:
+        return False
+
+
 def _role(text: str) -> str:
     if not is_role(text):
         raise ValueError
@@ -115,6 +130,11 @@ Size = Annotated[
 ]
 
 Texts = Annotated[tuple[str, ...], _of_text(_items), Expected("names, each as text")]
+Hosts = Annotated[
+    tuple[Annotated[str, AfterValidator(_host)], ...],
+    _of_text(_items),
+    Expected("hosts such as receiver.internal, without scheme and port"),
+]
 Networks = Annotated[
     # Of text alone: to pydantic the number 3 is the network 0.0.0.3/32.
     tuple[Annotated[IPv4Network | IPv6Network, BeforeValidator(str)], ...],

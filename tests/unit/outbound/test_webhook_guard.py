@@ -255,6 +255,18 @@ async def test_the_checked_address_is_the_one_connected_to() -> None:
         assert counter.connections == 0
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["http://app.example/", "https://app.example:9/", "https://10.0.0.1/", "https://app.example/", "http://127.0.0.1:8745/"],
+)
+async def test_a_refusal_names_the_setting_that_would_allow_it(url: str) -> None:
+    with pytest.raises(WebhookRejected) as caught:
+        await guard_with(resolver=resolver_of("10.0.0.1")).check(url)
+    assert "unless ROLECALL_PUSH_ALLOWED_HOSTS on the hub names its host" in caught.value.message
+    named = guard_with(hosts=["app.example", "10.0.0.1", "127.0.0.1"], resolver=resolver_of("10.0.0.1"))
+    await named.check(url)
+
+
 # --- what is allowed explicitly
 
 
