@@ -202,7 +202,8 @@ def _text(params: JsonObject, name: str) -> str | None:
 
 
 def _states(value: Any) -> tuple[TaskState, ...]:
-    if value is None or value in ("", "TASK_STATE_UNSPECIFIED", 0):
+    # The official JavaScript SDK writes the last one for a filter that its user has left out.
+    if value is None or value in ("", "TASK_STATE_UNSPECIFIED", 0, "UNRECOGNIZED"):
         return ()
     state = read_state(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
     if state is None or state is TaskState.UNKNOWN:

@@ -237,7 +237,7 @@ def test_a_state_is_named_in_any_spelling(given: object) -> None:
     assert v10.read_list({"status": given}, ANY).query.states in ((TaskState.COMPLETED,), (TaskState.CANCELED,))
 
 
-@pytest.mark.parametrize("given", ["TASK_STATE_UNSPECIFIED", 0, "", None])
+@pytest.mark.parametrize("given", ["TASK_STATE_UNSPECIFIED", 0, "", None, "UNRECOGNIZED"])
 def test_the_unspecified_state_is_no_filter(given: object) -> None:
     assert v10.read_list({"status": given}, ANY).query.states == ()
 
