@@ -129,7 +129,9 @@ class WebhookInsecure(WebhookRejected):
 class BodyTooLarge(RequestError):
     setting = "max_body"
 
-    def __init__(self, limit: int, where: str = "{setting} on the hub") -> None:
+    def __init__(
+        self, limit: int, where: str = "{setting} on the hub, or upload what is large as a file (POST /registry/files)"
+    ) -> None:
         super().__init__(f"The body is larger than {limit} bytes. Send less, or raise {where}.")
         self.limit = limit
 

@@ -111,7 +111,7 @@ def test_curl_calls_the_worker(hub_access: ReachableHub, workers: None) -> None:
 
 def test_a_stock_client_calls_the_worker(hub_access: ReachableHub, workers: None) -> None:
     python = sdk_python("0.3")
-    assert run(hub_access, str(python), "-c", OTHER_CLIENT.replace("http://127.0.0.1:8420", hub_access.url)) == "HELLO \n"
+    assert run(hub_access, str(python), "-c", OTHER_CLIENT.replace("http://127.0.0.1:8420", hub_access.url)) == "HELLO THERE \n"
 
 
 def test_the_streaming_worker_asks_and_continues(hub_access: ReachableHub, workers: None) -> None:

@@ -198,6 +198,7 @@ def test_what_is_above_a_limit_is_refused_with_the_name_of_its_setting(tmp_path:
             for stream in (True, False):
                 large_message = file_hub.call(dialect, "streams", text_part(dialect, "1" * 300_000), stream=stream)
                 assert "larger than 262144 bytes" in large_message and "ROLECALL_MAX_BODY on the hub" in large_message
+                assert "POST /registry/files" in large_message
                 large_event = file_hub.call(dialect, "streams", text_part(dialect, "200000"), stream=stream)
                 assert "more than 131072 bytes" in large_event and "ROLECALL_MAX_EVENT on the hub" in large_event
                 large_task = file_hub.call(dialect, "polled", text_part(dialect, "400000"), stream=stream)

@@ -54,6 +54,7 @@ def test_s5_12_discovery_lists_the_agents_and_how_to_route(client: RawClient) ->
         found = client.get(path).json()
         assert found["count"] == len(found["agents"]) >= 7
         assert "Use 'role' with send_to_agent for routing" in found["routing_note"]
+        assert "call /agents/{role}/ of this hub" in found["routing_note"]
         (agent,) = [agent for agent in found["agents"] if agent["role"] == "counter"]
         assert (agent["name"], agent["instance_id"]) == ("counter:here", "here")
         assert agent["description"] == "Counts to the given number"

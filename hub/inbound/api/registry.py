@@ -38,7 +38,10 @@ from rolecall.protocol.sse import write_frame
 from rolecall.protocol.text.jsontext import dump
 from rolecall.protocol.text.timestamp import timestamp
 
-ROUTING_NOTE = "Use 'role' with send_to_agent for routing; 'name' pins one instance."
+ROUTING_NOTE = (
+    "Use 'role' with send_to_agent for routing; 'name' pins one instance. "
+    "Over HTTP, call /agents/{role}/ of this hub: 'url' is the worker's own address."
+)
 
 
 def add_registry(app: Quart, directory: Directory, feeds: Feeds, *, keep_alive: timedelta) -> None:
