@@ -264,10 +264,11 @@ def is_live(hub_url: str, name: str, token: str | None = None) -> bool:
     return status_of(f"{hub_url}/registry/agents/{name}", token) == 200
 
 
-def has_read_card(hub_url: str, name: str) -> bool:
+def has_read_card(hub_url: str, name: str, token: str | None = None) -> bool:
     """Whether the hub lists it and has read its card by itself."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        answer = httpx.get(f"{hub_url}/registry/agents/{name}", timeout=2, trust_env=False)
+        answer = httpx.get(f"{hub_url}/registry/agents/{name}", headers=headers, timeout=2, trust_env=False)
     except httpx.HTTPError:
         return False
     return answer.status_code == 200 and bool(answer.json()["card_read"]["at"])
