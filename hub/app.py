@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from quart import Quart
 
 from hub.clock import TICK, WakingClock
+from hub.core.condition import Condition
 from hub.core.files.files import FileLimits
 from hub.core.hub import Hub, HubLimits
 from hub.core.push.configs import PushConfigs
@@ -52,7 +53,7 @@ from hub.inbound.a2a.recorded import RecordedOperations
 from hub.inbound.a2a.rest import Rest
 from hub.inbound.api.answers import FileStore
 from hub.inbound.api.application import create_api
-from hub.inbound.api.health import Readiness, add_operations
+from hub.inbound.api.health import add_operations
 from hub.inbound.api.leases import Leases
 from hub.inbound.api.openapi import add_description
 from hub.inbound.api.pushes import add_pushes
@@ -95,6 +96,7 @@ from rolecall.errors import ConfigError, OfferInvalid
 from rolecall.model.worker import ConfiguredAgent
 from rolecall.protocol.codec import Codec
 from rolecall.protocol.extensions.files import FileUrls, files_extension
+from rolecall.protocol.faults import row_of
 
 log = logging.getLogger(__name__)
 
@@ -275,8 +277,7 @@ async def _running(
         observer = telemetry.Metrics(
             lambda: chain.from_iterable(engine.registry.everyone()),
             shares.uses,
-            tokens_readable=lambda: not tokens.problem,
-            audit_lost=lambda: audit_file.lost if audit_file is not None else 0,
+            reason_of=lambda error: row_of(type(error)).reason.lower(),
         )
         vault = _vault(settings)
         file_urls = FileUrls(f"{_files_url(place)}/")
@@ -515,14 +516,15 @@ def _mount(
     add_tasks(app, hub, uses)
     add_task_feed(app, hub.task_feeds, feeds, keep_alive=idle)
     add_pushes(app, rolecall.push)
-    readiness = Readiness(hub, rolecall.engine, rolecall.shares, tokens, audit_file, audit_required=settings.audit_required)
+    descriptors, required = rolecall.shares.descriptors, settings.audit_required
+    condition = Condition(hub, rolecall.engine, descriptors, tokens, clock, audit_file, audit_required=required)
     add_operations(
         app,
         hub,
         directory,
+        condition,
         rolecall.shares,
         rolecall.disk_growth,
-        readiness,
         metrics=observer.render,
         metrics_type=telemetry.CONTENT_TYPE,
     )

@@ -22,6 +22,7 @@ from hypercorn.utils import LifespanFailureError
 from quart import Quart
 
 from hub.app import Rolecall, Wrap, check_agents, create_app, parts_of, problems_of, refusals, unchanged
+from hub.core.observe import Observer
 from hub.core.shares.descriptors import Descriptors
 from hub.descriptors import out_of_descriptors, raise_limit, refused_at_once
 from hub.inbound.middleware.refusal import refusal_of
@@ -109,7 +110,7 @@ async def serve(
             return_large_blocks()
             if reload is not None:
                 rolecall.supervisor.keep_running("reload", partial(_reload, reload, settings, rolecall))
-            async with _timers(http_server, certificate):
+            async with _timers(http_server, certificate, rolecall.observer):
                 await http_server.open(listener, backlog=_BACKLOG)
                 if ready is not None:
                     ready(settings.url(port))
@@ -149,11 +150,16 @@ def _certificate(settings: Settings) -> Certificate | None:
 
 
 @asynccontextmanager
-async def _timers(http_server: HttpServer, certificate: Certificate | None) -> AsyncIterator[None]:
+async def _timers(http_server: HttpServer, certificate: Certificate | None, observer: Observer) -> AsyncIterator[None]:
     """What watches the time while the server runs."""
     tasks = [asyncio.create_task(http_server.keep_time(), name="connection timers")]
     if certificate is not None:
-        tasks.append(asyncio.create_task(certificate.keep_current(), name="certificate"))
+
+        def shown() -> None:
+            observer.certificate(certificate.validity.not_after)
+
+        shown()
+        tasks.append(asyncio.create_task(certificate.keep_current(loaded=shown), name="certificate"))
     try:
         yield
     finally:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from rolecall.errors import HubError
+from rolecall.model.a2a import TaskState
 from rolecall.model.usage import Usage
 from rolecall.model.worker import RegistryChange
 
@@ -21,6 +23,30 @@ class ShareUse(NamedTuple):
     workspaces: int
     waiting: int
     refused: int
+
+
+class TokenLife(NamedTuple):
+    """`left`: seconds until the token ends."""
+
+    id: str
+    holder: str
+    workspace: str
+    left: float
+
+
+class Figures(NamedTuple):
+    """What is read when operators look, and not reported as it happens. None: there is no such thing, or it cannot be read now.
+    `checks`: whether each is passed. `owed`: receivers of webhooks that lack events. `audit_lost`: entries that were not
+    written.
+    """
+
+    checks: Mapping[str, bool]
+    disk_free: int | None
+    disk_reserve: int | None
+    owed: int | None
+    dead_letters: int | None
+    audit_lost: int = 0
+    tokens: Sequence[TokenLife] = ()
 
 
 class Observer(Protocol):
@@ -62,6 +88,9 @@ class Observer(Protocol):
     def failed_over(self, role: str) -> None:
         """Another worker was tried, because the first one certainly did nothing."""
 
+    def task_ended(self, role: str, state: TaskState, error: HubError | None) -> None:
+        """`error`: why the hub gave it up; None: its worker or its caller ended it. Once for each task."""
+
     def dropped(self, role: str, what: str, count: int) -> None:
         """`what`: why events were not logged, such as "after the end", "foreign task" or "malformed usage"."""
 
@@ -77,8 +106,13 @@ class Observer(Protocol):
     def connections(self, count: int) -> None:
         """How many connections are open and served now."""
 
-    def refused(self, reason: str) -> None:
-        """A request or a connection was refused before it became a call; `reason` of the error in lower case."""
+    def refused(self, reason: str, workspace: str = "") -> None:
+        """A request or a connection was refused before it became a call; `reason` of the error in lower case. `workspace`: of
+        the caller; empty: not known.
+        """
+
+    def certificate(self, not_after: float) -> None:
+        """The server's certificate, which callers are shown from now on, ends at `not_after`, a time of the wall clock."""
 
     def loop_lag(self, seconds: float) -> None: ...
 
@@ -97,10 +131,12 @@ class NullObserver:
     def routed(self, role: str, rule: str, result: str) -> None: ...
     def worker_failed(self, role: str, reason: str) -> None: ...
     def failed_over(self, role: str) -> None: ...
+    def task_ended(self, role: str, state: TaskState, error: HubError | None) -> None: ...
     def dropped(self, role: str, what: str, count: int) -> None: ...
     def pushed(self, outcome: str) -> None: ...
     def push_caught_up(self, seconds: float) -> None: ...
     def file_bytes(self, direction: str, size: int) -> None: ...
     def connections(self, count: int) -> None: ...
-    def refused(self, reason: str) -> None: ...
+    def refused(self, reason: str, workspace: str = "") -> None: ...
+    def certificate(self, not_after: float) -> None: ...
     def loop_lag(self, seconds: float) -> None: ...

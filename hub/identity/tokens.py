@@ -26,6 +26,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
+from hub.ports.identity import TokenEnd
 from rolecall.errors import StoreError
 from rolecall.model.ids import Caller
 from rolecall.model.principal import Kind, Principal, Right
@@ -152,6 +153,16 @@ class TokenBook:
             return True
         now, entries = self._wall(), [*self._entries.values(), *([self._shared] if self._shared is not None else [])]
         return any(one.principal.caller == caller and one.principal.may(Right.CALL) and one.alive(now) for one in entries)
+
+    def end_times(self) -> Sequence[TokenEnd]:
+        self._reload()
+        now = self._wall()
+        found = [
+            TokenEnd(entry.id, entry.principal.name, entry.principal.workspace, entry.expires)
+            for entry in self._entries.values()
+            if entry.expires is not None and entry.alive(now)
+        ]
+        return sorted(found, key=lambda end: end.at)
 
     def _entry_of(self, token: str) -> TokenEntry | None:
         digest = digest_of(token)

@@ -9,3 +9,7 @@ class AuditLog(Protocol):
     @property
     def failure(self) -> str:
         """Why the last entry could not be written; empty: it was."""
+
+    @property
+    def lost(self) -> int:
+        """How many entries could not be written."""

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from rolecall.model.principal import Principal
+
+
+class TokenEnd(NamedTuple):
+    """When a token ends: a time of the wall clock. `id`: its public name."""
+
+    id: str
+    holder: str
+    workspace: str
+    at: float
 
 
 class Tokens(Protocol):
@@ -24,6 +34,9 @@ class Tokens(Protocol):
 
     def is_valid(self, token_id: str) -> bool:
         """Whether the token with that public id is neither revoked nor expired. True where that cannot be known now."""
+
+    def end_times(self) -> Sequence[TokenEnd]:
+        """Of the valid tokens that end some day, the first to end first."""
 
     def find(self, token: str) -> Principal | None:
         """None: unknown, revoked, expired. Takes the same time in each case."""

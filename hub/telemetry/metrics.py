@@ -18,9 +18,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from hub.core.observe import ShareUse
+from hub.core.observe import Figures, ShareUse
 from rolecall import __version__
+from rolecall.errors import HubError
+from rolecall.model.a2a import TaskState
 from rolecall.model.ids import DOCTOR_ROLE
+from rolecall.model.task import COUNTED
 from rolecall.model.usage import NANOS, Usage
 from rolecall.model.worker import ChangeKind, Registration, RegistryChange
 
@@ -29,8 +32,10 @@ PREFIX = "a2a_hub_"
 UNKNOWN = "_unknown"
 OTHER = "_other"
 _ROLE_LIMIT = 1000
+_WORKSPACE_LIMIT = 100
 _CURRENCY_LIMIT = 5
 _WORKER_LIMIT = 200
+_DAY = 86_400.0
 _Value = TypeVar("_Value")
 _CALL_BOUNDS = (0.005, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _FIRST_EVENT_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -69,6 +74,12 @@ FAMILIES = {
         Family(
             "requests_total", "counter", ("role", "method", "outcome"), "Calls that ended; outcome is ok or an error's reason."
         ),
+        Family(
+            "tasks_ended_total",
+            "counter",
+            ("role", "state", "reason"),
+            "Tasks that ended; reason is that of the hub's error, and empty if the worker or the caller ended it.",
+        ),
         Family("requests_active", "gauge", ("role", "method"), "Calls under way."),
         Family("request_duration_seconds", "histogram", ("role", "method"), "From a call's arrival to its end."),
         Family("time_to_first_event_seconds", "histogram", ("role",), "From a call's arrival to its first event."),
@@ -101,14 +112,23 @@ FAMILIES = {
             "Attempts to deliver events to a webhook: delivered, failed (will be retried), dead (given up).",
         ),
         Family("push_lag_seconds", "histogram", (), "From the first event that a receiver lacks until it has them all."),
+        Family("push_owed", "gauge", (), f"Receivers of webhooks that lack events; {COUNTED} at most."),
+        Family("push_dead_letters", "gauge", (), f"Events that were given up and not delivered since; {COUNTED} at most."),
         Family("connections_active", "gauge", (), "Open connections. Only the hub's own server counts them."),
         Family(
             "refused_total",
             "counter",
-            ("reason",),
-            "Requests and connections that were refused before they became calls: no token, too large, overloaded, …",
+            ("reason", "workspace"),
+            "Requests and connections that were refused before they became calls: no token, too large, overloaded, … The "
+            f"workspace is the caller's, and empty if it is not known; all after the first {_WORKSPACE_LIMIT} are {OTHER}.",
         ),
-        Family("tokens_readable", "gauge", (), "1, or 0 while the token file cannot be used and its tokens are refused."),
+        Family("ready", "gauge", ("check",), "1 if the check of /readyz is passed, else 0."),
+        Family("disk_free_bytes", "gauge", (), "Bytes that are free on the disk of the data folder."),
+        Family("disk_reserve_bytes", "gauge", (), "Bytes of it that are kept free (ROLECALL_DISK_RESERVE)."),
+        Family("certificate_days_left", "gauge", (), "Days until the certificate that the hub's own server shows has ended."),
+        Family(
+            "token_days_left", "gauge", ("token", "holder", "workspace"), "Days until a token ends, of those that end first."
+        ),
         Family("audit_lost_total", "counter", (), "Entries that could not be written to the audit log."),
         Family("event_loop_lag_seconds", "gauge", (), "Delay of the event loop when it was last measured."),
     )
@@ -133,8 +153,8 @@ class _Histogram:
 
 
 class Metrics:
-    """An Observer that counts. The arguments return what is read at each scrape: the live registrations, the use of what is
-    scarce, whether the token file can be read, how many entries of the audit log were lost.
+    """An Observer that counts. `workers` returns the live registrations, `shares` the use of what is scarce, `reason_of` the
+    reason of an error, of which there are few.
     """
 
     def __init__(
@@ -142,13 +162,13 @@ class Metrics:
         workers: Callable[[], Iterable[Registration]],
         shares: Callable[[], Iterable[ShareUse]] = tuple,
         *,
-        tokens_readable: Callable[[], bool] = lambda: True,
-        audit_lost: Callable[[], int] = int,
+        reason_of: Callable[[HubError], str],
     ) -> None:
         self._workers = workers
         self._shares = shares
-        self._tokens_readable = tokens_readable
-        self._audit_lost = audit_lost
+        self._reason_of = reason_of
+        self._certificate_ends: float | None = None
+        self._workspaces: set[str] = set()
         self._roles: set[str] = set()
         self._currencies: set[str] = set()
         self._roles_read_at = -1.0
@@ -157,6 +177,7 @@ class Metrics:
             name: defaultdict(float) for name, family in FAMILIES.items() if family.kind != "histogram"
         }
         self._requests = self._counts["requests_total"]
+        self._ended = self._counts["tasks_ended_total"]
         self._active = self._counts["requests_active"]
         self._events = self._counts["stream_events_total"]
         self._bytes = self._counts["stream_bytes_total"]
@@ -169,7 +190,8 @@ class Metrics:
         self._registry.register(_Scrape(self._families))
         ProcessCollector(namespace="a2a_hub", registry=self._registry)
 
-    def render(self) -> bytes:
+    def render(self, figures: Figures) -> bytes:
+        self._show(figures)
         return generate_latest(self._registry)
 
     # --- Observer
@@ -228,6 +250,11 @@ class Metrics:
     def failed_over(self, role: str) -> None:
         self._counts["failovers_total"][(self._known(role),)] += 1
 
+    def task_ended(self, role: str, state: TaskState, error: HubError | None) -> None:
+        if role not in self._roles:
+            role = self._known(role)
+        self._ended[role, state, "" if error is None else self._reason_of(error)] += 1
+
     def dropped(self, role: str, what: str, count: int) -> None:
         self._counts["dropped_events_total"][self._known(role), what] += count
 
@@ -243,8 +270,16 @@ class Metrics:
     def connections(self, count: int) -> None:
         self._counts["connections_active"][()] = count
 
-    def refused(self, reason: str) -> None:
-        self._counts["refused_total"][(reason,)] += 1
+    def refused(self, reason: str, workspace: str = "") -> None:
+        if workspace and workspace not in self._workspaces:
+            if len(self._workspaces) < _WORKSPACE_LIMIT:
+                self._workspaces.add(workspace)
+            else:
+                workspace = OTHER
+        self._counts["refused_total"][reason, workspace] += 1
+
+    def certificate(self, not_after: float) -> None:
+        self._certificate_ends = not_after
 
     def loop_lag(self, seconds: float) -> None:
         self._lag = seconds
@@ -271,8 +306,6 @@ class Metrics:
         self._count_workers()
         self._count_shares()
         self._counts["event_loop_lag_seconds"][()] = self._lag
-        self._counts["tokens_readable"][()] = float(self._tokens_readable())
-        self._counts["audit_lost_total"][()] = self._audit_lost()
         yield InfoMetricFamily(f"{PREFIX}build", FAMILIES["build_info"].about, _build())
         for name, values in self._counts.items():
             if name != "build_info":
@@ -280,6 +313,23 @@ class Metrics:
         yield _histogram(FAMILIES["request_duration_seconds"], self._durations)
         yield _histogram(FAMILIES["time_to_first_event_seconds"], self._first)
         yield _histogram(FAMILIES["push_lag_seconds"], self._push_lag)
+
+    def _show(self, figures: Figures) -> None:
+        now: dict[str, dict[tuple[str, ...], float | None]] = {
+            "ready": {(name,): holds for name, holds in figures.checks.items()},
+            "disk_free_bytes": {(): figures.disk_free},
+            "disk_reserve_bytes": {(): figures.disk_reserve},
+            "push_owed": {(): figures.owed},
+            "push_dead_letters": {(): figures.dead_letters},
+            "audit_lost_total": {(): figures.audit_lost},
+            "token_days_left": {(one.id, one.holder, one.workspace): one.left / _DAY for one in figures.tokens},
+            "certificate_days_left": {
+                (): None if self._certificate_ends is None else (self._certificate_ends - time.time()) / _DAY
+            },
+        }
+        for name, values in now.items():
+            self._counts[name].clear()
+            self._counts[name].update({labels: value for labels, value in values.items() if value is not None})
 
     def _count_shares(self) -> None:
         for use in self._shares():

@@ -55,6 +55,13 @@ class SealedConfig:
     by_reference: bool = False
 
 
+class Backlog(NamedTuple):
+    """What webhooks lack: receivers that are owed events, and dead letters; of each COUNTED at most."""
+
+    owed: int
+    dead_letters: int
+
+
 class DeadLetter(NamedTuple):
     """A delivery that was given up. `at` is a time of the wall clock."""
 

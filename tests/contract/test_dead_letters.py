@@ -11,8 +11,9 @@ from hub.ports.state.engine import Engine
 from rolecall.errors import DeadLetterNotFound, InvalidParams, TaskNotFound
 from rolecall.model.a2a import TaskState
 from rolecall.model.ids import Cursor
+from rolecall.model.push import Backlog
 from tests.contract.conftest import Store
-from tests.contract.pushing import DAY, LEASE, NOTHING, add_config, buried, claimed, owed, the_claim
+from tests.contract.pushing import DAY, LEASE, NOTHING, a_config, add_config, buried, claimed, owed, the_claim
 from tests.contract.words import ANNA, BERT, DONE, OTHER_ANNA, a_row, a_turn, admitted, append, status, text
 from tests.helpers.clock import ManualClock
 
@@ -377,3 +378,19 @@ async def test_dead_letters_and_their_redelivery_outlive_a_restart(store: Store)
     await engine.pushes.redeliver(ANNA, task, "c", Cursor(1))
     engine = await store.reopen()
     assert (await the_claim(engine)).only
+
+
+async def test_the_backlog_counts_receivers_that_lack_events_and_letters_of_all_workspaces(engine: Engine) -> None:
+    assert await engine.pushes.backlog() == Backlog(0, 0)
+    for owner in (ANNA, OTHER_ANNA):
+        task = await admitted(engine, owner)
+        await engine.pushes.set(owner, a_config(task), limit=10)
+        await append(engine, task, text("1"))
+        await append(engine, task, text("2"), after=1)
+    assert await engine.pushes.backlog() == Backlog(2, 0)
+    (claim, _) = await claimed(engine)
+    await engine.pushes.bury(claim, Cursor(1), "HTTP 404", hold=NOTHING)
+    assert await engine.pushes.backlog() == Backlog(2, 1)
+    claim = next(one for one in await claimed(engine) if one.config.task == claim.config.task)
+    await engine.pushes.delivered(claim, Cursor(2), hold=NOTHING)
+    assert await engine.pushes.backlog() == Backlog(1, 1)

@@ -40,6 +40,8 @@ from hub.outbound.webhook import HttpWebhooks
 from hub.outbound.webhook_guard import WebhookGuard
 from hub.ports.state.engine import Engine
 from hub.storage import open_engine
+from rolecall.errors import HubError
+from rolecall.model.a2a import TaskState
 from rolecall.model.command import CancelTask, GetTask, Send, Subscribe, Target, TaskQuery
 from rolecall.model.ids import Caller, Cursor, TaskId, WorkerId
 from rolecall.model.principal import LOCAL
@@ -91,6 +93,8 @@ class Recorder(NullObserver):
     routes: list[tuple[str, str, str]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     failed_over_roles: list[str] = field(default_factory=list)
+    ended: list[tuple[str, str, str]] = field(default_factory=list)
+    """Of each task its role, its state, and the class of the hub's error."""
     streams: int = 0
     """Streams that are open now."""
 
@@ -114,6 +118,9 @@ class Recorder(NullObserver):
 
     def failed_over(self, role: str) -> None:
         self.failed_over_roles.append(role)
+
+    def task_ended(self, role: str, state: TaskState, error: HubError | None) -> None:
+        self.ended.append((role, state.value, type(error).__name__ if error is not None else ""))
 
     def stream_opened(self, role: str) -> None:
         self.streams += 1

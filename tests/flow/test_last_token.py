@@ -81,7 +81,7 @@ async def test_a_hub_that_cannot_read_its_tokens_names_the_cause_at_its_start(
         assert (refused.status_code, refused.json()["reason"]) == (401, "NO_TOKENS")
         assert "cannot read its token file" in refused.json()["detail"]
         shown = {"X-API-Key": "t" * 40}
-        assert "a2a_hub_tokens_readable 0.0" in (await http.get("/metrics", headers=shown)).text
+        assert 'a2a_hub_ready{check="tokens"} 0.0' in (await http.get("/metrics", headers=shown)).text
         assert (await http.get("/readyz", headers=shown)).text == "not ready: tokens\n"
         (tmp_path / FILE_NAME).write_text('{"tokens": []}')
         for _ in range(100):
@@ -89,7 +89,7 @@ async def test_a_hub_that_cannot_read_its_tokens_names_the_cause_at_its_start(
                 break
             await asyncio.sleep(0.05)
         assert ready.text == "ok\n"
-        assert "a2a_hub_tokens_readable 1.0" in (await http.get("/metrics", headers=shown)).text
+        assert 'a2a_hub_ready{check="tokens"} 1.0' in (await http.get("/metrics", headers=shown)).text
 
 
 async def test_a_hub_stays_locked_without_the_token_that_it_was_started_with(tmp_path: Path) -> None:

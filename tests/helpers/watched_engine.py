@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from hub.ports.state.engine import Engine
+from hub.ports.state.engine import DiskRoom, Engine
 from hub.ports.state.event_log import EventLog, LogEntry, OpenLog, UsageStore
 from hub.ports.state.files import Files
 from hub.ports.state.pushes import Pushes
@@ -47,6 +47,8 @@ class WatchedEngine:
         """How often each operation has returned."""
         self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         """Every operation that has begun, with its arguments."""
+        self.room: DiskRoom | None = None
+        """Of the disk, as tests set it."""
         self._engine = engine
         self._faults: dict[str, deque[Exception]] = {}
         self._before: dict[str, deque[Hold]] = {}
@@ -84,7 +86,10 @@ class WatchedEngine:
         return [(args, kwargs) for name, args, kwargs in self.asked if name == operation]
 
     async def ping(self) -> None:
-        await self._engine.ping()
+        await self.run("ping", self._engine.ping, (), {})
+
+    def disk_room(self) -> DiskRoom | None:
+        return self.room
 
     async def run(self, operation: str, work: Callable[..., Awaitable[Any]], args: Any, kwargs: Any) -> Any:
         self.asked.append((operation, args, kwargs))

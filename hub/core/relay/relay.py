@@ -175,6 +175,11 @@ class Relay(Inbox):
         return self.registration.worker if self.registration else self.row.worker
 
     @property
+    def failure(self) -> HubError | None:
+        """Why the hub has given the task up. None: it has not."""
+        return self._error
+
+    @property
     def call_is_open(self) -> bool:
         """The worker's stream may bring more."""
         return self._call.streams

@@ -182,9 +182,12 @@ class Relays:
             self._open_tasks.give_back(row.caller.workspace)
             if relay.message_memory:
                 self._messages.give_back(row.caller.workspace, relay.message_memory)
-        if relay.log_writer.ended or (relay.taken_back and relay.began == START):
+        writer = relay.log_writer
+        if writer.state in TERMINAL:  # a bare message ends a log, and is no task
+            self._deps.observer.task_ended(row.role, writer.state, relay.failure)
+        if writer.ended or (relay.taken_back and relay.began == START):
             self.on_end(row.id)
-        elif relay.log_writer.rests:
+        elif writer.rests:
             self.on_rest(row.id)
 
     def _stop(self) -> None:

@@ -119,7 +119,8 @@ class Calls:
     def refused(self, request: Request, error: HubError, framing: Framing) -> Fault:
         """Count and record a refusal that is answered elsewhere."""
         fault = fault_of(error, framing.faults)
-        self._observer.refused(fault.reason.lower())
+        caller = request.principal.caller if request.principal is not None else None
+        self._observer.refused(fault.reason.lower(), caller.workspace if caller is not None else "")
         if isinstance(error, AccessError):
             record_refusal(request.scope, error)
         return fault

@@ -404,11 +404,13 @@ class Redelivery(Answer):
 
 
 class Checks(Answer):
-    """`descriptors`: none was lacking in the last ten seconds. `tokens`: the token file can be read, if there is one. `audit`:
-    the last entry of the audit log was written, if there is one.
+    """`disk`: more of the data folder's disk is free than the hub keeps free. `descriptors`: none was lacking in the last ten
+    seconds. `tokens`: the token file can be read, if there is one. `audit`: the last entry of the audit log was written, if
+    there is one.
     """
 
     store: bool
+    disk: bool
     taking_calls: bool
     descriptors: bool
     tokens: bool
@@ -423,13 +425,16 @@ class Ready(Answer):
 class DiskUse(Answer):
     """Bytes of the workspace's tasks, messages, logs and files, and how many it may store. `per_day`: by how many they grow, as
     in the last day; not there until the hub has run for an hour. `full_in_days`: when the limit is reached if they go on so;
-    not there if they do not grow.
+    not there if they do not grow. `free`: of the data folder's disk, of which the hub keeps `reserve` free; shown only to
+    callers that may read /metrics.
     """
 
     used: Count
     limit: Count
     per_day: int | UnsetType = UNSET
     full_in_days: float | UnsetType = UNSET
+    free: Count | UnsetType = UNSET
+    reserve: Count | UnsetType = UNSET
 
 
 class HealthReport(Answer):

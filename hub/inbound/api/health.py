@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from msgspec import UNSET
-from msgspec.structs import asdict
 from quart import Quart, Response
 
+from hub.core.condition import Condition
 from hub.core.hub import Hub
+from hub.core.observe import Figures
 from hub.core.registry.directory import Directory
 from hub.core.shares.growth import GrowthWatch
 from hub.core.shares.table import Shares
@@ -18,11 +19,8 @@ from hub.inbound.api.application import reply
 from hub.inbound.api.operation import operation
 from hub.inbound.api.requests import HealthQuery
 from hub.inbound.middleware.authentication import holder, may, operators_view, sees_all, viewer
-from hub.ports.audit import AuditLog
-from hub.ports.identity import Tokens
-from hub.ports.state.engine import Engine
 from rolecall import __version__
-from rolecall.errors import HubWide, StoreError
+from rolecall.errors import HubWide
 from rolecall.model.principal import Right
 
 _WELCOME = """<!doctype html><meta charset="utf-8"><title>Rolecall</title>
@@ -32,48 +30,15 @@ _WELCOME = """<!doctype html><meta charset="utf-8"><title>Rolecall</title>
 _READINESS = {"text/plain": str, "application/json": Ready}
 
 
-class Readiness:
-    """Whether the hub takes calls. `audit_required`: none while the audit log cannot be written."""
-
-    def __init__(
-        self, hub: Hub, engine: Engine, shares: Shares, tokens: Tokens, audit_log: AuditLog | None, *, audit_required: bool
-    ) -> None:
-        self._hub = hub
-        self._engine = engine
-        self._shares = shares
-        self._tokens = tokens
-        self._audit_log = audit_log
-        self._audit_required = audit_required
-
-    async def checks(self) -> Checks:
-        try:
-            await self._engine.ping()
-            store = True
-        except StoreError:
-            store = False
-        return Checks(
-            store=store,
-            taking_calls=not self._hub.draining,
-            descriptors=self._shares.descriptors.enough,
-            tokens=not self._tokens.problem,
-            audit=self._audit_log is None or not self._audit_log.failure,
-        )
-
-    def missing(self, checks: Checks) -> Sequence[str]:
-        """The checks without which no call is taken."""
-        names = [name for name, fine in asdict(checks).items() if not fine]
-        return names if self._audit_required else [name for name in names if name != "audit"]
-
-
 def add_operations(
     app: Quart,
     hub: Hub,
     directory: Directory,
+    condition: Condition,
     shares: Shares,
     disk_growth: GrowthWatch,
-    readiness: Readiness,
     *,
-    metrics: Callable[[], bytes],
+    metrics: Callable[[Figures], bytes],
     metrics_type: str,
 ) -> None:
     started = time.monotonic()
@@ -91,29 +56,32 @@ def add_operations(
     @app.get("/readyz")
     @operation("Whether the hub takes calls.", answers={200: _READINESS, 503: _READINESS})
     async def ready(query: HealthQuery) -> Response:
-        checks = await readiness.checks()
-        missing = readiness.missing(checks)
+        checks = await condition.checks()
+        missing = condition.missing(checks)
         status = 503 if missing else 200
         if query.verbose is not None:
-            return reply(Ready(ready=not missing, checks=checks), status)
+            return reply(Ready(ready=not missing, checks=Checks(**checks._asdict())), status)
         text = f"not ready: {', '.join(missing)}\n" if missing else "ok\n"
         return Response(text, status=status, content_type="text/plain")
 
     @app.get("/health")
     @operation("A summary of the hub's health.")
     async def health() -> HealthReport:
-        checks = await readiness.checks()
+        checks = await condition.checks()
         live = directory.live(viewer())
         report = HealthReport(
-            status="ok" if all(asdict(checks).values()) else "degraded",
+            status="ok" if all(checks) else "degraded",
             version=__version__,
             uptime_seconds=round(time.monotonic() - started, 1),
-            checks=checks,
+            checks=Checks(**checks._asdict()),
             workers=len(live),
             roles=len(directory.roles(viewer())),
         )
         if may(Right.READ):
             report.disk = _disk_use(viewer().workspace, shares, disk_growth)
+            room = condition.disk_room()
+            if room is not None and sees_all():
+                report.disk.free, report.disk.reserve = room.free, room.reserve
         if sees_all():
             report.running_tasks = len(hub.relays)
         return report
@@ -129,7 +97,7 @@ def add_operations(
     @operation("Metrics for Prometheus.", HubWide, answers={200: {"text/plain": str}})
     async def prometheus() -> Response:
         operators_view()
-        return Response(metrics(), content_type=metrics_type)
+        return Response(metrics(await condition.figures()), content_type=metrics_type)
 
 
 def _disk_use(workspace: str, shares: Shares, disk_growth: GrowthWatch) -> DiskUse:

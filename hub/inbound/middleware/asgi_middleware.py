@@ -106,7 +106,7 @@ class AsgiMiddleware:
         except (AccessError, BodyTooLarge, Overloaded, TooManyRequests, TooManyAtOnce) as error:
             record_refusal(request.scope, error)
             fault = fault_of(error)
-            self._observer.refused(fault.reason.lower())
+            self._observer.refused(fault.reason.lower(), _workspace(request))
             await _refuse(request, error, fault, rpc=target is not None)
         finally:
             request.close()

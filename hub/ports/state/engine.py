@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from hub.ports.state.event_log import EventLog, UsageStore
 from hub.ports.state.files import Files
@@ -11,6 +11,16 @@ from hub.ports.state.registry import Registry
 from hub.ports.state.summaries import Summaries
 from hub.ports.state.task_changes import TaskChanges
 from hub.ports.state.task_store import TaskStore
+
+
+class DiskRoom(NamedTuple):
+    """Bytes of the disk that the state is on: those that are `free`, and the `reserve` that is to stay so. `low`: less than
+    that is left, so that only ends of tasks and the like are stored.
+    """
+
+    free: int
+    reserve: int
+    low: bool
 
 
 class Engine(Protocol):
@@ -37,4 +47,7 @@ class Engine(Protocol):
     async def __aexit__(self, *exc: object) -> None: ...
 
     async def ping(self) -> None:
-        """StoreUnavailable if the store would not take a write."""
+        """StoreUnavailable if the store would not take a write; DiskLow if only for lack of room."""
+
+    def disk_room(self) -> DiskRoom | None:
+        """As of the last second. None: nothing is stored on a disk."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from rolecall.model.ids import Caller, Cursor, TaskId
-from rolecall.model.push import DeadPage, SealedConfig
+from rolecall.model.push import Backlog, DeadPage, SealedConfig
 
 
 class DeliveryClaim(NamedTuple):
@@ -86,6 +86,9 @@ class Pushes(Protocol):
 
     async def dead_letters(self, caller: Caller, *, limit: int, before: str | None = None, whole: bool = False) -> DeadPage:
         """Newest first; `whole`: those of all callers in the workspace. A letter stays listed until it is delivered."""
+
+    async def backlog(self) -> Backlog:
+        """Of all workspaces."""
 
     async def redeliver(self, caller: Caller, task: TaskId, config: str, cursor: Cursor) -> None:
         """Make that event due again, independent of the ordered deliveries. The task may belong to any caller in the workspace.

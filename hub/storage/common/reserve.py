@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from hub.ports.state.engine import DiskRoom
 from rolecall.errors import DiskLow
 from rolecall.model.a2a import Event
 from rolecall.system.files import allocate, delete, opened
@@ -37,12 +38,18 @@ class Reserve:
         self._lock = threading.Lock()
         self.low = False
         """Less than `size` is left."""
+        self._last_free = 0
+        """Of the last look."""
+
+    @property
+    def room(self) -> DiskRoom:
+        return DiskRoom(self._last_free, self._size, self.low)
 
     def open(self) -> None:
         if self._size:
             with self._lock:
                 delete(self._path)  # of a hub that was killed
-            self.look()
+        self.look()
 
     def close(self) -> None:
         if self._size:
@@ -64,10 +71,11 @@ class Reserve:
         return not self._size or self._free(self._path.parent) + self._held - size >= self._size
 
     def look(self) -> None:
+        free = self._last_free = self._free(self._path.parent)
         if not self._size:
             return
         with self._lock:
-            free, wanted = self._free(self._path.parent), min(self._size // 2, _ALLOCATED)
+            wanted = min(self._size // 2, _ALLOCATED)
             low = free + self._held < self._size
             if not low and self._held < wanted and free >= self._size:
                 self._allocate(wanted)

@@ -74,3 +74,6 @@ class MemoryEngine:
 
     async def ping(self) -> None:
         return None
+
+    def disk_room(self) -> None:
+        return None

@@ -16,7 +16,8 @@ from hub.storage.common.notifier import Notifier
 from hub.storage.common.turns import RoomLeft, Turns
 from rolecall.errors import DeadLetterNotFound, PushConfigNotFound, TaskNotFound, TooManyPushConfigs
 from rolecall.model.ids import START, Caller, Cursor, TaskId
-from rolecall.model.push import DeadLetter, DeadPage, SealedConfig
+from rolecall.model.push import Backlog, DeadLetter, DeadPage, SealedConfig
+from rolecall.model.task import COUNTED
 
 
 class _Key(NamedTuple):
@@ -162,6 +163,10 @@ class MemoryPushes:
         ]
         letters.sort(key=LetterMark.of, reverse=True)
         return page_of(letters[: limit + 1], limit)
+
+    async def backlog(self) -> Backlog:
+        letters = sum(len(pushes.letters) for pushes in self._by_task.values())
+        return Backlog(min(len(self._due), COUNTED), min(letters, COUNTED))
 
     async def redeliver(self, caller: Caller, task: TaskId, config: str, cursor: Cursor) -> None:
         cached = self._tasks.get(task)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hub.ports.clock import Clock
 from hub.ports.shares import Share, Unlimited
+from hub.ports.state.engine import DiskRoom
 from hub.storage.common.file_bytes import FileBytes
 from hub.storage.common.notifier import Notifier
 from hub.storage.common.reserve import Reserve
@@ -122,6 +123,9 @@ class SqliteEngine:
     async def ping(self) -> None:
         self._reserve.check()
         await self._writer.submit(_write_something)
+
+    def disk_room(self) -> DiskRoom:
+        return self._reserve.room
 
     def _restart_log(self) -> None:
         """Called on the checkpoint thread."""

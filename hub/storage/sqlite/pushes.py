@@ -20,7 +20,8 @@ from hub.storage.sqlite.connections.readers import SqliteReader
 from hub.storage.sqlite.connections.writer import Writer
 from rolecall.errors import DeadLetterNotFound, PushConfigNotFound, TaskNotFound, TooManyPushConfigs
 from rolecall.model.ids import START, Caller, Cursor, TaskId
-from rolecall.model.push import DeadLetter, DeadPage, SealedConfig
+from rolecall.model.push import Backlog, DeadLetter, DeadPage, SealedConfig
+from rolecall.model.task import COUNTED
 
 _OWN = "id = :task and workspace = :workspace and caller = :caller and not hidden"
 _KEY = "(select key from task where id = :task)"
@@ -88,6 +89,10 @@ _LETTERS = """
 select t.id, d.config, d.cursor, c.url, d.reason, d.at from dead_letter d
 join task t on t.key = d.task join push_config c on c.task = d.task and c.id = d.config
 where d.workspace = ? {} order by d.at desc, t.id desc, d.config desc, d.cursor desc limit ?
+"""
+_BACKLOG = f"""
+select (select count(*) from (select 1 from delivery where sent < last limit {COUNTED})),
+  (select count(*) from (select 1 from dead_letter limit {COUNTED}))
 """
 _OF_CALLER = "and d.caller = ?"
 _AFTER_MARK = "and (d.at, t.id, d.config, d.cursor) < (?, ?, ?, ?)"
@@ -233,6 +238,10 @@ class SqlitePushes:
         mark = () if before is None else LetterMark.parse(before)
         rows = await self._reader.rows(_LETTERS.format(f"{of_caller} {after_mark}"), (*owner, *mark, limit + 1))
         return page_of([DeadLetter(*row) for row in rows], limit)
+
+    async def backlog(self) -> Backlog:
+        [(owed, dead_letters)] = await self._reader.rows(_BACKLOG)
+        return Backlog(owed, dead_letters)
 
     async def redeliver(self, caller: Caller, task: TaskId, config: str, cursor: Cursor) -> None:
         values = self._values(caller, task, config, cursor=cursor)

@@ -20,11 +20,12 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+from cryptography.x509 import load_pem_x509_certificate
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import ConnectionTerminated
 
-from hub.server.tls import HTTP_1, HTTP_2, Certificate
+from hub.server.tls import HTTP_1, HTTP_2, Certificate, validity_of
 from rolecall.errors import ConfigError
 from tests.helpers.certificates import Authority, new_authority
 from tests.helpers.processes import wait_for
@@ -32,6 +33,7 @@ from tests.unit.server.served import LOOP_BY_NAME, RunningServer, running_server
 from tests.unit.server.test_connection import get
 
 HEAD_TIMEOUT = 0.4
+DAY = 86_400.0
 
 
 @pytest.fixture(scope="module")
@@ -237,6 +239,67 @@ async def test_what_cannot_be_read_leaves_the_certificate_before_in_use(
     assert f"tls_key: {key} cannot be read: No such file or directory." in reasons
 
 
+async def test_a_certificate_that_clients_refuse_does_not_replace_one_that_they_accept(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cert, key = _copied(authority, tmp_path)
+    now, begun = time.time(), list[float]()
+    clock = [now]
+    certificate = Certificate(cert, key, (HTTP_1,), wall=lambda: clock[0])
+    before = certificate.context
+
+    def told(event: str, why: str = "") -> list[logging.LogRecord]:
+        """Between the two files of a change, a look may find that they do not belong together."""
+        found = [record for record in caplog.records if record.__dict__["event"] == event]
+        return [record for record in found if why in str(record.__dict__.get("why"))]
+
+    with caplog.at_level(logging.INFO, "hub.server.tls"):
+        async with _kept_current(certificate, loaded=lambda: begun.append(certificate.validity.not_before)):
+            _copied(authority, tmp_path, expired=True)
+            await _until(lambda: bool(told("certificate_kept", f"tls_cert: {cert} is of no use: it has ended (")))
+            _copied(authority, tmp_path, early=True)
+            await _until(lambda: bool(told("certificate_kept", "it is not valid yet (")))
+            await asyncio.sleep(0.05)
+            assert (certificate.context, len(told("certificate_kept", "of no use")), begun) == (before, 2, [])
+            clock[0] = now + 2 * DAY  # the early one has begun
+            await _until(lambda: certificate.context is not before)
+    assert len(told("certificate_loaded")) == 1
+    assert all("not_after" in record.__dict__ for record in caplog.records)
+    assert begun == [pytest.approx(now + DAY, abs=60)]
+
+
+async def test_the_end_of_a_certificate_is_told_once_a_day_from_two_weeks_before(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cert, key = _copied(authority, tmp_path, days=15)
+    clock = [time.time()]
+    certificate = Certificate(cert, key, (HTTP_1,), wall=lambda: clock[0])
+    async with _kept_current(certificate):
+        for passed in (0.5, 2, 2.5, 3.5, 16):
+            clock[0] = time.time() + passed * DAY
+            await asyncio.sleep(0.04)
+    told = [(record.getMessage(), round(record.__dict__["days_left"])) for record in caplog.records]
+    soon = "the certificate ends soon"
+    assert told == [(soon, 13), (soon, 12), ("clients refuse the certificate: it has ended", -1)]
+
+
+def test_a_start_with_an_ended_certificate_warns(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cert, key = _copied(authority, tmp_path, expired=True)
+    Certificate(cert, key, (HTTP_1,))
+    assert [record.getMessage() for record in caplog.records] == ["clients refuse the certificate: it has ended"]
+
+
+@pytest.mark.parametrize("days", [1, 30, 40 * 365])  # from 2050 on a certificate writes its times otherwise
+def test_the_times_of_a_certificate_are_read(authority: Authority, days: int) -> None:
+    pem = authority.certificate(days=days).cert.read_bytes()
+    expected = load_pem_x509_certificate(pem)
+    found = validity_of(pem.decode())
+    assert found.not_before == expected.not_valid_before_utc.timestamp()
+    assert found.not_after == expected.not_valid_after_utc.timestamp()
+
+
 def test_files_that_cannot_be_used_are_explained(authority: Authority, tmp_path: Path) -> None:
     cert, key = _copied(authority, tmp_path)
     other = authority.certificate().key
@@ -259,20 +322,21 @@ class _Connection(ssl.SSLObject):
 
 
 class _kept_current:
-    def __init__(self, certificate: Certificate) -> None:
+    def __init__(self, certificate: Certificate, loaded: Callable[[], None] = lambda: None) -> None:
         self._certificate = certificate
+        self._loaded = loaded
 
     async def __aenter__(self) -> None:
-        self._task = asyncio.create_task(self._certificate.keep_current(0.01))
+        self._task = asyncio.create_task(self._certificate.keep_current(0.01, self._loaded))
 
     async def __aexit__(self, *_: Any) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
 
-def _copied(authority: Authority, folder: Path) -> tuple[Path, Path]:
+def _copied(authority: Authority, folder: Path, **kind: Any) -> tuple[Path, Path]:
     """A new certificate in the same two files."""
-    made = authority.certificate()
+    made = authority.certificate(**kind)
     cert, key = folder / "cert.pem", folder / "key.pem"
     made.cert.replace(cert)
     made.key.replace(key)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hub.core.observe import Observer, ShareUse
-from hub.telemetry.metrics import FAMILIES, PREFIX, UNKNOWN, Metrics
+from hub.core.observe import Figures, Observer, ShareUse, TokenLife
+from hub.telemetry.metrics import FAMILIES, OTHER, PREFIX, UNKNOWN, Metrics
+from rolecall.errors import WorkerLost
+from rolecall.model.a2a import TaskState
 from rolecall.model.ids import DOCTOR_ROLE, WorkerId
 from rolecall.model.usage import Usage
 from rolecall.model.worker import ChangeKind, Health, Offer, Registration, RegistryChange
@@ -20,13 +23,22 @@ def _worker(role: str, instance: str, *, capacity: int | None = None, health: He
     return Registration("default", offer, 1, "boot", "secret", timedelta(seconds=120), health=health)
 
 
-def _samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    families = text_string_to_metric_families(metrics.render().decode())
+DAY = 86_400.0
+FIGURES = Figures({"store": True, "disk": False}, 7_000, 5_000, 3, 2, 4, [TokenLife("t1", "anna", "default", 1.5 * DAY)])
+NOTHING = Figures({}, None, None, None, None)
+
+
+def _metrics(workers: Callable[[], Iterable[Registration]], shares: Callable[[], Iterable[ShareUse]] = tuple) -> Metrics:
+    return Metrics(workers, shares, reason_of=lambda error: type(error).__name__)
+
+
+def _samples(metrics: Metrics, figures: Figures = NOTHING) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    families = text_string_to_metric_families(metrics.render(figures).decode())
     return {(s.name.removeprefix(PREFIX), frozenset(s.labels.items())): s.value for f in families for s in f.samples}
 
 
-def _value(metrics: Metrics, name: str, **labels: str) -> float | None:
-    return _samples(metrics).get((name, frozenset(labels.items())))
+def _value(metrics: Metrics, name: str, figures: Figures = NOTHING, **labels: str) -> float | None:
+    return _samples(metrics, figures).get((name, frozenset(labels.items())))
 
 
 def _use_everything(observer: Observer, role: str = "echo") -> None:
@@ -50,13 +62,17 @@ def _use_everything(observer: Observer, role: str = "echo") -> None:
     observer.file_bytes("out", 5)
     observer.file_bytes("out", 6)
     observer.connections(3)
-    observer.refused("overloaded")
-    observer.refused("overloaded")
+    observer.refused("overloaded", "team")
+    observer.refused("overloaded", "team")
+    observer.refused("unauthenticated")
+    observer.task_ended(role, TaskState.COMPLETED, None)
+    observer.task_ended(role, TaskState.FAILED, WorkerLost())
+    observer.certificate(time.time() + 3 * DAY)
     observer.loop_lag(0.004)
 
 
 def test_a_call_is_counted_and_timed() -> None:
-    metrics = Metrics(lambda: [])
+    metrics = _metrics(lambda: [])
     _use_everything(metrics)
     assert _value(metrics, "requests_total", role="echo", method="message/send", outcome="ok") == 1
     assert _value(metrics, "requests_active", role="echo", method="message/send") == 0
@@ -73,12 +89,16 @@ def test_a_call_is_counted_and_timed() -> None:
     assert _value(metrics, "push_deliveries_total", outcome="delivered") == 2
     assert _value(metrics, "push_lag_seconds_sum") == 2.0
     assert _value(metrics, "connections_active") == 3
-    assert _value(metrics, "refused_total", reason="overloaded") == 2
+    assert _value(metrics, "refused_total", reason="overloaded", workspace="team") == 2
+    assert _value(metrics, "refused_total", reason="unauthenticated", workspace="") == 1
+    assert _value(metrics, "tasks_ended_total", role="echo", state="completed", reason="") == 1
+    assert _value(metrics, "tasks_ended_total", role="echo", state="failed", reason="WorkerLost") == 1
+    assert _value(metrics, "certificate_days_left") == pytest.approx(3, abs=0.01)
     assert _value(metrics, "event_loop_lag_seconds") == 0.004
 
 
 def test_histograms_are_cumulative_and_complete() -> None:
-    metrics = Metrics(lambda: [_worker("echo", "a")])
+    metrics = _metrics(lambda: [_worker("echo", "a")])
     for seconds in (0.3, 0.5, 1000.0):
         metrics.call_ended("echo", "m", "ok", seconds)
     labels = {"role": "echo", "method": "m"}
@@ -92,10 +112,10 @@ def test_histograms_are_cumulative_and_complete() -> None:
 
 
 def test_every_family_in_the_table_is_exposed_and_no_other() -> None:
-    metrics = Metrics(lambda: [_worker("echo", "a", capacity=4)], lambda: [ShareUse("things", 4, 3, 2, 2, 1, 7)])
+    metrics = _metrics(lambda: [_worker("echo", "a", capacity=4)], lambda: [ShareUse("things", 4, 3, 2, 2, 1, 7)])
     _use_everything(metrics)
     exposed = set()
-    for name, labels in _samples(metrics):
+    for name, labels in _samples(metrics, FIGURES):
         family = FAMILIES.get(name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count"))
         if name.startswith("process_"):
             continue
@@ -107,7 +127,7 @@ def test_every_family_in_the_table_is_exposed_and_no_other() -> None:
 
 
 def test_workers_that_invent_currencies_make_few_series() -> None:
-    metrics = Metrics(lambda: [_worker("echo", "a")])
+    metrics = _metrics(lambda: [_worker("echo", "a")])
     for first in "ABCDEFGH":
         metrics.used("echo", [Usage("m", 0, 0, 10**9, f"{first}AA")])
         metrics.used("echo", [Usage("m", 0, 0, 10**9, "AAA")])
@@ -118,17 +138,38 @@ def test_workers_that_invent_currencies_make_few_series() -> None:
 
 def test_the_use_of_what_is_scarce_is_read_at_each_scrape() -> None:
     uses = [ShareUse("things", 4, 3, 2, 2, 1, 7)]
-    metrics = Metrics(lambda: [], lambda: uses)
+    metrics = _metrics(lambda: [], lambda: uses)
     names = ("limit", "used", "largest", "workspaces", "waiting", "refused_total")
     assert [_value(metrics, f"share_{name}", thing="things") for name in names] == [4, 3, 2, 2, 1, 7]
     uses[0] = uses[0]._replace(used=0)
     assert _value(metrics, "share_used", thing="things") == 0
 
 
+def test_figures_are_those_of_the_scrape() -> None:
+    metrics = _metrics(lambda: [])
+    assert _value(metrics, "ready", FIGURES, check="store") == 1
+    assert _value(metrics, "ready", FIGURES, check="disk") == 0
+    names = ("disk_free_bytes", "disk_reserve_bytes", "push_owed", "push_dead_letters")
+    assert [_value(metrics, name, FIGURES) for name in names] == [7_000, 5_000, 3, 2]
+    assert _value(metrics, "audit_lost_total", FIGURES) == 4
+    assert _value(metrics, "token_days_left", FIGURES, token="t1", holder="anna", workspace="default") == 1.5
+    shown = {name for name, _ in _samples(metrics)}  # now nothing of this is known
+    assert not shown & {*names, "ready", "token_days_left", "certificate_days_left"}
+
+
+def test_workspaces_make_few_series() -> None:
+    metrics = _metrics(lambda: [])
+    for number in range(150):
+        metrics.refused("overloaded", f"w{number}")
+        metrics.refused("overloaded", "w7")
+    assert _value(metrics, "refused_total", reason="overloaded", workspace="w7") == 151
+    assert _value(metrics, "refused_total", reason="overloaded", workspace=OTHER) == 50
+
+
 def test_workers_are_read_at_each_scrape() -> None:
     live = [_worker("echo", "a", capacity=4), _worker("echo", "b", health=Health.DRAINING)]
     live[0].in_flight = 3
-    metrics = Metrics(lambda: live)
+    metrics = _metrics(lambda: live)
     assert _value(metrics, "workers", role="echo", state="ready") == 1
     assert _value(metrics, "workers", role="echo", state="draining") == 1
     assert _value(metrics, "worker_load_ratio", role="echo", worker="echo:a") == 0.75
@@ -138,7 +179,7 @@ def test_workers_are_read_at_each_scrape() -> None:
 
 
 def test_roles_invented_by_callers_share_one_series() -> None:
-    metrics = Metrics(lambda: [_worker("echo", "a")])
+    metrics = _metrics(lambda: [_worker("echo", "a")])
     before = len(_samples(metrics))
     for number in range(1000):
         metrics.call_started(f"made-up-{number}", "message/send")
@@ -149,13 +190,13 @@ def test_roles_invented_by_callers_share_one_series() -> None:
 
 
 def test_a_role_from_before_a_restart_is_known_without_a_registry_change() -> None:
-    metrics = Metrics(lambda: [_worker("echo", "a")])
+    metrics = _metrics(lambda: [_worker("echo", "a")])
     metrics.routed("echo", "pinned", "ok")
     assert _value(metrics, "route_decisions_total", role="echo", policy="pinned", result="ok") == 1
 
 
 def test_a_role_that_enrols_during_a_call_makes_no_gauge_negative() -> None:
-    metrics = Metrics(lambda: [])
+    metrics = _metrics(lambda: [])
     metrics.call_started("late", "m")
     metrics.stream_opened("late")
     metrics.registry_changed(RegistryChange(1, ChangeKind.ENROLLED, "default", WorkerId("late", "a"), 1, Health.READY, 0.0))
@@ -167,7 +208,7 @@ def test_a_role_that_enrols_during_a_call_makes_no_gauge_negative() -> None:
 
 @pytest.mark.soak
 def test_counting_a_call_costs_microseconds() -> None:
-    metrics = Metrics(lambda: [_worker("echo", "a")])
+    metrics = _metrics(lambda: [_worker("echo", "a")])
 
     def measured() -> float:
         started = time.perf_counter()
@@ -183,7 +224,7 @@ def test_counting_a_call_costs_microseconds() -> None:
 
 
 def test_the_calls_of_the_doctor_are_not_shown() -> None:
-    metrics = Metrics(lambda: [_worker(DOCTOR_ROLE, "x", capacity=1)])
+    metrics = _metrics(lambda: [_worker(DOCTOR_ROLE, "x", capacity=1)])
     _use_everything(metrics, DOCTOR_ROLE)
     assert not [labels for _, labels in _samples(metrics) if "role" in dict(labels)]
-    assert _value(metrics, "refused_total", reason="overloaded") == 2
+    assert _value(metrics, "refused_total", reason="overloaded", workspace="team") == 2
