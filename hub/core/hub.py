@@ -31,6 +31,7 @@ from hub.core.tasks.trees import TREE_LIMITS, TreeLimits, Trees
 from hub.ports.state.event_log import Subscription
 from rolecall.errors import (
     ClientDisconnected,
+    DiskLow,
     FileError,
     FileNotFound,
     HubDraining,
@@ -349,7 +350,7 @@ class Hub:
         await asyncio.wait([self._supervisor.run_once(f"taking back {task}", retry())])
 
     async def _route(self, caller: Caller, send: Send, on_disconnect: OnDisconnect | None) -> Route:
-        """Choose a worker, at once or within the time that the caller accepts to wait. ClientDisconnected."""
+        """Choose a worker, at once or within the time that the caller accepts to wait. ClientDisconnected, DiskLow."""
         try:
             try:
                 return await self._router.choose(caller, send)
@@ -365,7 +366,15 @@ class Hub:
         except RouteError as error:
             role = send.target.path_role or send.target.role or ""
             self._deps.observer.routed(role, "role", type(error).__name__)
+            if isinstance(error, RoleUnknown | NoLiveWorker):
+                self._check_room(error)
             raise
+
+    def _check_room(self, missing: RouteError) -> None:
+        """On a full disk no worker can enrol, and the call would be refused if there were one. DiskLow."""
+        room = self._engine.disk_room()
+        if room is not None and room.low:
+            raise DiskLow(room.reserve) from missing
 
     async def _continue(
         self, caller: Caller, row: TaskRow, send: Send, references: dict[str, str], names: CallNames

@@ -163,7 +163,8 @@ def disk_use(use: Mapping[str, Any]) -> str:
     """`disk` of the hub's health in words."""
     per_day, days = use.get("per_day", 0), use.get("full_in_days")
     growth = f", {size(per_day)} more a day: full in {days:,.0f} days" if days is not None else ""
-    return f"disk {size(use['used'])} of {size(use['limit'])}{growth}"
+    free = f", {size(use['free'])} free on it" if "free" in use else ""
+    return f"disk {size(use['used'])} of {size(use['limit'])}{growth}{free}"
 
 
 def took(row: JsonObject) -> str:

@@ -98,7 +98,7 @@ def _check_refusals(hub: HubProcess, *, small_writes_pass: bool) -> None:
         _check_words(answered.text, small_writes_pass)
     assert drained.status_code == (200 if small_writes_pass else 503)
     ready = httpx.get(f"{hub.url}/readyz", trust_env=False)
-    assert (ready.status_code, ready.text) == (503, "not ready: store\n")
+    assert (ready.status_code, ready.text) == (503, f"not ready: {'disk' if small_writes_pass else 'store'}\n")
     assert status_of(f"{hub.url}/livez") == 200
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -10,7 +11,7 @@ from hub.core.condition import Checks, Condition
 from hub.core.shares.descriptors import Descriptors
 from hub.ports.identity import TokenEnd
 from hub.ports.state.engine import DiskRoom
-from rolecall.errors import DiskLow, StoreUnavailable, WorkerRefused
+from rolecall.errors import DiskLow, RoleUnknown, StoreUnavailable, WorkerRefused
 from tests.flow.conftest import System
 from tests.flow.relayed import CUT, REFUSED, asked
 from tests.helpers.scripted import message, status, task
@@ -94,3 +95,16 @@ async def test_figures_are_left_out_where_they_cannot_be_read(system: System) ->
     system.engine.room = None
     figures = await condition.figures()
     assert (figures.disk_free, figures.disk_reserve, figures.owed, figures.dead_letters) == (None, None, None, None)
+
+
+async def test_a_caller_whose_worker_cannot_enrol_for_lack_of_room_is_told_so(system: System) -> None:
+    with pytest.raises(RoleUnknown):
+        await system.send()
+    system.engine.room = DiskRoom(7, 5, low=True)
+    with pytest.raises(DiskLow, match="less than 5 bytes free"):
+        await system.send()
+    pending = asyncio.create_task(system.send(metadata={"waitSeconds": 1}))
+    await asyncio.sleep(0.5)
+    assert not pending.done()  # a worker may come all the same
+    with pytest.raises(DiskLow):
+        await pending

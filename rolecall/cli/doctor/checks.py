@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from rolecall.cli.connect import EXIT_CODES
 from rolecall.cli.doctor.check import FAIL, Check, failed, passed, skipped
 from rolecall.cli.installed import HOW, missing_packages
-from rolecall.cli.output import disk_use, duration
+from rolecall.cli.output import disk_use, duration, size
 from rolecall.model.card import JSONRPC, Interface
 from rolecall.model.ids import DOCTOR_ROLE
 from rolecall.protocol.cards import interfaces
@@ -37,7 +37,11 @@ _OTHER_TOKEN = f"it is mistyped, has expired or was revoked, or belongs to anoth
 _FIX_OF = {
     "tokens": "the hub cannot use its token file and refuses the tokens in it: its log says why (tokens_unreadable)",
     "audit": "the hub cannot write its audit log: its log says why (audit_failed)",
+    "disk": "the disk of its data folder is nearly full, so it takes no calls and no workers: make room there\n"
+    "what it keeps free is ROLECALL_DISK_RESERVE; tasks go sooner with a shorter ROLECALL_RETENTION",
+    "descriptors": "raise the limit of open files of its process (ulimit -n), or lower ROLECALL_MAX_CONNECTIONS",
 }
+"""What to do about a check of the hub that fails."""
 _UNREACHABLE = (
     "is its process alive, and does it listen there? for a hub on another machine: rolecall worker run --host 0.0.0.0\n"
     "is that its address as the hub sees it? in a container 127.0.0.1 is the container: rolecall worker run --url URL\n"
@@ -98,12 +102,19 @@ async def _hub(hub: HubClient) -> Check:
         fix = "does --hub (ROLECALL_HUB) name the hub itself, with the right port and no path?"
         return failed("hub", f"what answers at {hub.url} is not a hub", fix, EXIT_CODES["NOT_A_HUB"])
     if health.get("status") != "ok":
-        missing = ", ".join(name for name, ok in health["checks"].items() if not ok)
-        hints = [_FIX_OF[name] for name, ok in health["checks"].items() if not ok and name in _FIX_OF]
-        fix = "\n".join(hints) or "see its log"
-        return failed("hub", f"{hub.url} is not healthy: {missing}", fix, EXIT_CODES["NOT_WELL"])
+        missing = [name for name, ok in health["checks"].items() if not ok]
+        hints = [hint for name, hint in _FIX_OF.items() if name in missing]
+        about = f"{hub.url} is not healthy: {', '.join(missing)}{_room(health.get('disk'))}"
+        return failed("hub", about, "\n".join(hints) or "see its log", EXIT_CODES["NOT_WELL"])
     disk = f", {disk_use(found)}" if isinstance(found := health.get("disk"), dict) else ""
     return passed("hub", f"{hub.url}, version {health.get('version')}, {took}{disk}")
+
+
+def _room(disk: object) -> str:
+    """How much room the hub's disk has, if the hub tells."""
+    if not isinstance(disk, dict) or "free" not in disk:
+        return ""
+    return f" ({size(disk['free'])} free on its disk, of which it keeps {size(disk['reserve'])})"
 
 
 async def _token(hub: HubClient, token: str | None) -> Check:

@@ -134,6 +134,15 @@ def test_a_check_that_the_hub_fails_has_its_own_advice(hub: ScriptedHub, capsys:
         assert len(lines) == len(hints) and all(word in line for word, line in zip(hints, lines, strict=True))
 
 
+def test_a_full_disk_is_told_as_that(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    disk = {"used": 1, "limit": 100 * 1024**3, "free": 48_000_000, "reserve": 256_000_000}
+    hub.on("GET /health", Response({**HEALTH, "status": "degraded", "checks": {"store": True, "disk": False}, "disk": disk}))
+    code, found = run_doctor(capsys)
+    assert (code, found["hub"]["state"]) == (3, "fail")
+    assert found["hub"]["about"].endswith("not healthy: disk (48 MB free on its disk, of which it keeps 256 MB)")
+    assert "make room there" in found["hub"]["fix"]
+
+
 def test_an_unreachable_hub_exits_with_3(capsys: pytest.CaptureFixture[str]) -> None:
     code, found = run_doctor(capsys, "--hub", f"http://127.0.0.1:{free_port()}")
     assert (code, found["hub"]["state"]) == (3, "fail")
