@@ -71,6 +71,7 @@ from hub.inbound.middleware.audit import record_token
 from hub.inbound.middleware.authentication import Authenticator
 from hub.inbound.middleware.call_turns import CallTurns
 from hub.inbound.middleware.origins import Origins
+from hub.inbound.middleware.quarantine import Quarantine
 from hub.inbound.middleware.rate_limiter import RateLimiter
 from hub.inbound.middleware.record_first import RecordFirst
 from hub.outbound.answers import AnswerLimits
@@ -80,7 +81,7 @@ from hub.outbound.forwarder import HttpForwarder
 from hub.outbound.resolver import Resolver
 from hub.outbound.webhook import HttpWebhooks
 from hub.outbound.webhook_guard import WebhookGuard, read_networks
-from hub.outbound.worker_guard import Guard
+from hub.outbound.worker_guard import Guard, Nowhere
 from hub.place import Place
 from hub.ports.clock import Clock
 from hub.ports.forwarder import Forwarder
@@ -106,6 +107,7 @@ _WEBHOOK_LIMITS = ClientLimits(per_origin=16, overall=256)
 _EXTENSION = "hub"
 """Where Quart keeps the parts of the running hub."""
 _NO_TOKENS = "the hub has had tokens and has none now, so it refuses every caller. Make one: rolecall tokens new"
+_QUARANTINE = "in quarantine: the hub calls nobody, and takes no calls, no workers and no changes"
 _TLS_ELSEWHERE = (
     "tls_cert and tls_key are for `rolecall serve`. Give another server the certificate in its own way, unset both here, "
     f"and set {variable('public_url')} to the https address."
@@ -262,17 +264,15 @@ async def _running(
     tokens = _tokens(settings, _token_changed)
     own_addresses = place.own_addresses
     resolver = Resolver(shares.lookups)
-    guard = _guard(settings, place, resolver)
+    guard, webhook_guard = _guard(settings, place, resolver), _webhook_guard(settings, own_addresses, resolver)
+    nowhere = Nowhere() if settings.quarantine else None
+    limits = _worker_limits(settings, connections.workers)
     async with (
         open_engine(
             _store_url(settings), data_dir=settings.data_dir, clock=clock, disk_reserve=settings.disk_reserve, disk=shares.disk
         ) as engine,
-        Client(
-            guard, _worker_limits(settings, connections.workers), share=shares.worker_connections, descriptors=descriptors
-        ) as client,
-        Client(
-            webhook_guard := _webhook_guard(settings, own_addresses, resolver), _WEBHOOK_LIMITS, descriptors=descriptors
-        ) as webhook_client,
+        Client(nowhere or guard, limits, share=shares.worker_connections, descriptors=descriptors) as client,
+        Client(nowhere or webhook_guard, _WEBHOOK_LIMITS, descriptors=descriptors) as webhook_client,
     ):
         observer = telemetry.Metrics(
             lambda: chain.from_iterable(engine.registry.everyone()),
@@ -306,7 +306,7 @@ async def _running(
         webhooks = HttpWebhooks(webhook_client, webhook_guard, clock.wall, secret=settings.webhook_secret)
         deliveries = Deliveries(deps, webhooks, vault, supervisor, DeliveryPolicy(retry=timedelta(seconds=settings.push_retry)))
         push = PushConfigs(deps.engine.pushes, webhooks, vault, deliveries, limit=settings.max_push_configs)
-        hub = Hub(deps, supervisor, _hub_limits(settings, place), push, tokens.may_call)
+        hub = Hub(deps, supervisor, _hub_limits(settings, place), push, tokens.may_call, quarantined=settings.quarantine)
         disk_growth = GrowthWatch(shares.disk, clock)
         rolecall = Rolecall(
             hub, directory, engine, push, shares, disk_growth, observer, configured, supervisor, vault, connections.callers
@@ -316,20 +316,23 @@ async def _running(
         _mount(app, rolecall, settings, place, vault, tokens, uses, clock, audit_file)
         try:
             await token_watch.look()
-            await hub.settle()
             await disk_growth.look()
+            if settings.quarantine:
+                log.warning(_QUARANTINE, extra={"event": "quarantine"})
+            else:
+                await hub.settle()
+                supervisor.keep_running("silence watch", hub.relays.watch)
+                supervisor.keep_running("deadlines of trees", hub.trees.watch)
+                supervisor.keep_running("paused tasks", hub.paused_tasks.watch)
+                supervisor.keep_running("waiting calls", deps.waiting.watch)
+                supervisor.keep_running("lease sweep", lambda: _every(SWEEP_EVERY, reaper.look))
+                supervisor.keep_running("cards", cards.watch)
+                supervisor.keep_running("configured agents", configured.watch)
+                supervisor.keep_running("retention", lambda: _every(_FORGET_EVERY, hub.forget))
+                supervisor.keep_running("push", deliveries.run)
             supervisor.keep_running("token watch", lambda: _every(LOOK_AT_TOKENS_EVERY, token_watch.look))
-            supervisor.keep_running("silence watch", hub.relays.watch)
-            supervisor.keep_running("deadlines of trees", hub.trees.watch)
-            supervisor.keep_running("paused tasks", hub.paused_tasks.watch)
-            supervisor.keep_running("waiting calls", deps.waiting.watch)
-            supervisor.keep_running("lease sweep", lambda: _every(SWEEP_EVERY, reaper.look))
-            supervisor.keep_running("cards", cards.watch)
-            supervisor.keep_running("configured agents", configured.watch)
             supervisor.keep_running("registry observer", directory.observe)
-            supervisor.keep_running("retention", lambda: _every(_FORGET_EVERY, hub.forget))
             supervisor.keep_running("disk growth", lambda: _every(LOOK_AT_GROWTH_EVERY, disk_growth.look))
-            supervisor.keep_running("push", deliveries.run)
             supervisor.keep_running("descriptors", lambda: watch(descriptors))
             supervisor.keep_running("loop lag", lambda: _measure_lag(observer, clock))
             if audit_file is not None:
@@ -551,7 +554,7 @@ def _mount(
         uses,
         max_body=settings.max_body,
     )
-    _put_before(app, middleware)
+    _put_before(app, Quarantine(middleware, uses) if settings.quarantine else middleware)
 
 
 def _put_before(app: Quart, middleware: App) -> None:

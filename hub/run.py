@@ -26,11 +26,13 @@ from hub.core.observe import Observer
 from hub.core.shares.descriptors import Descriptors
 from hub.descriptors import out_of_descriptors, raise_limit, refused_at_once
 from hub.inbound.middleware.refusal import refusal_of
+from hub.schema import newest
 from hub.server.http_server import HttpServer
 from hub.server.tls import HTTP_1, HTTP_2, Certificate
 from hub.settings.agents import AgentSetting
 from hub.settings.model import Settings
 from hub.storage.sqlite.connections.library import count_no_memory
+from rolecall.build import build
 from rolecall.errors import ConfigError
 from rolecall.system.signals import END, on_each
 from rolecall.system.sockets import bound_socket
@@ -114,7 +116,8 @@ async def serve(
                 await http_server.open(listener, backlog=_BACKLOG)
                 if ready is not None:
                     ready(settings.url(port))
-                log.info("ready", extra={"event": "ready", "url": settings.url(port), "store": settings.store})
+                facts = {"url": settings.url(port), "store": settings.store, "build": build(), "schema": newest()}
+                log.info("ready", extra={"event": "ready", **facts})
                 await stop.wait()
                 log.info("shutting down", extra={"event": "draining", "tasks": len(rolecall.hub.relays)})
                 rolecall.drain()

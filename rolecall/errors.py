@@ -17,8 +17,9 @@
     ├── FileError               one file
     │   └── FileNotFound  FileLost  FileBound  FileIncomplete  UploadElsewhere  UploadTakenOver  TooManyBytes
     ├── RouteError              the request reached no worker; with `retry_after`, another try may succeed
-    │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerAway  WorkerBusy  HubDraining  BrokenOff
-    │       Overloaded (also NoDescriptors  AuditDown  AnswerNotSent  AnswerNotInBatch  NotRun)  ListTooSlow  TooManyRequests
+    │   └── RoleUnknown  NoRoleNamed  SkillAmbiguous  NoLiveWorker  WorkerAway  WorkerBusy  HubDraining (also Quarantined)
+    │       BrokenOff  Overloaded (also NoDescriptors  AuditDown  AnswerNotSent  AnswerNotInBatch  NotRun)  ListTooSlow
+    │       TooManyRequests
     │       TooManyAtOnce  TooManyRegistrations  GoesInCircles  ParentOver  CallerGone  DeadlineBefore
     │       ChainRefused (ChainTooLong  RoleInChain  TreeTooLarge)
     ├── WorkerError             a call to a worker
@@ -525,7 +526,14 @@ class WorkerBusy(RouteError):
 class HubDraining(RouteError):
     """The hub is shutting down and accepts no new calls. Try again in a moment."""
 
-    retry_after = 2.0
+    retry_after: float | None = 2.0
+
+
+class Quarantined(HubDraining):
+    """This hub is in quarantine ({setting}): it can be looked at, and takes no calls, no workers and no changes."""
+
+    setting = "quarantine"
+    retry_after = None
 
 
 class BrokenOff(RouteError):

@@ -37,6 +37,7 @@ from rolecall.errors import (
     HubDraining,
     InvalidParams,
     NoLiveWorker,
+    Quarantined,
     RoleUnknown,
     RouteError,
     StoreUnavailable,
@@ -86,8 +87,10 @@ class Hub:
         limits: HubLimits,
         push: PushConfigs,
         may_call: Callable[[Caller], bool] = lambda caller: True,
+        *,
+        quarantined: bool = False,
     ) -> None:
-        """`may_call`: whether a caller has the right to make calls."""
+        """`may_call`: whether a caller has the right to make calls. `quarantined`: its tasks can be read, and nothing else."""
         self._deps = deps
         self._engine = deps.engine
         self._router: Router = deps.router
@@ -115,7 +118,7 @@ class Hub:
         self.erasure = Erasure(deps, self.relays, self._lookup, push, self.files)
         self._idempotency = Idempotency(self._engine.tasks, self.relays, self._lookup, deps.clock, limits.same_message)
         self.decisions = RoutingHistory()
-        self.draining = False
+        self.draining = self._quarantined = quarantined
 
     # --- messages
 
@@ -198,6 +201,8 @@ class Hub:
         return stored or found, row.at
 
     async def cancel(self, caller: Caller, command: CancelTask) -> Answer:
+        if self._quarantined:
+            raise Quarantined
         row = await self._lookup.find(caller, command.task_id, command.target)
         if row.ended:
             raise TaskNotCancelable
@@ -242,7 +247,7 @@ class Hub:
     def _begin(self, caller: Caller, send: Send, on_disconnect: OnDisconnect | None) -> Awaitable[Call]:
         """Return the call of a repeated message, or admit a new one."""
         if self.draining:
-            raise HubDraining
+            raise Quarantined if self._quarantined else HubDraining
         turn = self._deps.codec.record(send, after=START)
         send = self._deps.codec.with_files(send, turn)
         names = names_of(caller, send, turn)

@@ -40,6 +40,13 @@ class NotAllowed(Exception):
     """The policy refuses this address."""
 
 
+class Nowhere:
+    """The policy of a hub in quarantine."""
+
+    async def addresses(self, target: ParsedUrl, workspace: str) -> Sequence[tuple[int, str]]:
+        raise NotAllowed("this hub is in quarantine")
+
+
 class OwnAddresses:
     """The hub's own addresses: the hub must never call itself."""
 

@@ -388,6 +388,10 @@ class Settings(BaseSettings):
     """The format of log lines.
     auto: console on a terminal, one JSON object per line elsewhere."""
 
+    quarantine: Switch = False
+    """Whether the hub calls nobody and takes no calls, workers or changes: to look at a restored copy beside the hub itself.
+    true: tasks, logs and files can be read; no worker, agent or webhook hears of it, and nothing is deleted for its age."""
+
     name: Text = Field("Rolecall", json_schema_extra={"aliases": ["A2A_AGENT_NAME"]})
     """The hub's name on its card.
     Clients and people see it; it does not affect routing."""

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from hub.core.observe import Figures, ShareUse
 from rolecall import __version__
+from rolecall.build import build
 from rolecall.errors import HubError
 from rolecall.model.a2a import TaskState
 from rolecall.model.ids import DOCTOR_ROLE
@@ -53,7 +54,7 @@ class Family(NamedTuple):
 FAMILIES = {
     family.name: family
     for family in (
-        Family("build_info", "gauge", ("version", "python", "quart"), "Versions of the running hub; always 1."),
+        Family("build_info", "gauge", ("version", "build", "python", "quart"), "Versions of the running hub; always 1."),
         Family("workers", "gauge", ("role", "state"), "Live workers."),
         Family(
             "worker_load_ratio",
@@ -393,4 +394,4 @@ def _build() -> dict[str, str]:
         quart = version("quart")
     except PackageNotFoundError:
         quart = "none"
-    return {"version": __version__, "python": platform.python_version(), "quart": quart}
+    return {"version": __version__, "build": build(), "python": platform.python_version(), "quart": quart}

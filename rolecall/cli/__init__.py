@@ -51,6 +51,7 @@ _COMMANDS = {
     "roles": _Entry("agents", "The roles that live workers serve."),
     "tasks": _Entry("tasks.command", "Tasks: list, show, follow, save, cancel, export, erase."),
     "tokens": _Entry("server.tokens", "Tokens of clients and workers: make, list, revoke."),
+    "backup": _Entry("server.backup", "Copy a hub's data folder, also while the hub runs."),
     "doctor": _Entry("doctor.command", "Check everything between here and an answer; print what to do."),
     "ping": _Entry("ping", "Check the hub's health."),
     "config": _Entry("server.config", "Show or validate the hub's settings."),

@@ -10,14 +10,17 @@ from rolecall.cli.output import print_data, print_facts, print_json
 @click.command()
 @click.option("--json", "as_json", is_flag=True)
 def version(as_json: bool) -> None:
-    """Print the versions of Rolecall, Python and its main dependencies."""
+    """Print the versions of Rolecall, of the database that its hub writes, of Python and the main dependencies."""
     import platform
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as version_of
 
+    from hub.schema import newest
     from rolecall import __version__
+    from rolecall.build import build
 
-    facts = {"rolecall": __version__, "python": platform.python_version(), "platform": platform.platform(terse=True)}
+    facts: dict[str, str | int] = {"rolecall": __version__, "build": build() or "unknown", "schema": newest()}
+    facts |= {"python": platform.python_version(), "platform": platform.platform(terse=True)}
     for name in ("quart", "hypercorn", "httpx"):
         try:
             facts[name] = version_of(name)

@@ -438,12 +438,15 @@ class DiskUse(Answer):
 
 
 class HealthReport(Answer):
-    """`workers`, `roles` and `disk` count the caller's workspace; `disk` is shown only with a token. `running_tasks` counts all
-    workspaces, and is shown only to callers that may read /metrics.
+    """`build`: which of those with this version; empty: not known. `schema`: the version of the database. `workers`, `roles`
+    and `disk` count the caller's workspace; `disk` is shown only with a token. `running_tasks` counts all workspaces, and is
+    shown only to callers that may read /metrics.
     """
 
     status: Literal["ok", "degraded"]
     version: str
+    build: str
+    schema: Count
     uptime_seconds: float
     checks: Checks
     workers: Count

@@ -19,7 +19,9 @@ from hub.inbound.api.application import reply
 from hub.inbound.api.operation import operation
 from hub.inbound.api.requests import HealthQuery
 from hub.inbound.middleware.authentication import holder, may, operators_view, sees_all, viewer
+from hub.schema import newest
 from rolecall import __version__
+from rolecall.build import build
 from rolecall.errors import HubWide
 from rolecall.model.principal import Right
 
@@ -72,6 +74,8 @@ def add_operations(
         report = HealthReport(
             status="ok" if all(checks) else "degraded",
             version=__version__,
+            build=build(),
+            schema=newest(),
             uptime_seconds=round(time.monotonic() - started, 1),
             checks=Checks(**checks._asdict()),
             workers=len(live),

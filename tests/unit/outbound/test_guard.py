@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hub.outbound.client import Client
+from hub.outbound.client import Client, Policy
 from hub.outbound.url import read_url
-from hub.outbound.worker_guard import Guard, NotAllowed
+from hub.outbound.worker_guard import Guard, NotAllowed, Nowhere
 from rolecall.errors import OfferInvalid, WorkerUnreachable
 from rolecall.model.value import replace
 from tests.helpers.listening import ask
@@ -256,8 +256,9 @@ async def test_the_checked_address_is_the_one_connected_to(monkeypatch: pytest.M
         assert server.requests[0].headers["host"] == f"worker.example:{server.port}"
 
 
-async def test_a_refusal_at_connect_means_that_nothing_was_sent() -> None:
-    async with RawServer(always(answer(b"{}"))) as server, Client(REMOTE_ONLY) as client:
+@pytest.mark.parametrize("policy", [REMOTE_ONLY, Nowhere()])
+async def test_a_refusal_at_connect_means_that_nothing_was_sent(policy: Policy) -> None:
+    async with RawServer(always(answer(b"{}"))) as server, Client(policy) as client:
         with pytest.raises(WorkerUnreachable, match="not allowed by policy"):
             await ask(client, server.url, b"{}")
         assert not await client.probe(server.url, 1)

@@ -248,7 +248,7 @@ async def test_a_certificate_that_clients_refuse_does_not_replace_one_that_they_
     certificate = Certificate(cert, key, (HTTP_1,), wall=lambda: clock[0])
     before = certificate.context
 
-    def told(event: str, why: str = "") -> list[logging.LogRecord]:
+    def logged(event: str, why: str = "") -> list[logging.LogRecord]:
         """Between the two files of a change, a look may find that they do not belong together."""
         found = [record for record in caplog.records if record.__dict__["event"] == event]
         return [record for record in found if why in str(record.__dict__.get("why"))]
@@ -256,14 +256,14 @@ async def test_a_certificate_that_clients_refuse_does_not_replace_one_that_they_
     with caplog.at_level(logging.INFO, "hub.server.tls"):
         async with _kept_current(certificate, loaded=lambda: begun.append(certificate.validity.not_before)):
             _copied(authority, tmp_path, expired=True)
-            await _until(lambda: bool(told("certificate_kept", f"tls_cert: {cert} is of no use: it has ended (")))
+            await _until(lambda: bool(logged("certificate_kept", f"tls_cert: {cert} is of no use: it has ended (")))
             _copied(authority, tmp_path, early=True)
-            await _until(lambda: bool(told("certificate_kept", "it is not valid yet (")))
+            await _until(lambda: bool(logged("certificate_kept", "it is not valid yet (")))
             await asyncio.sleep(0.05)
-            assert (certificate.context, len(told("certificate_kept", "of no use")), begun) == (before, 2, [])
+            assert (certificate.context, len(logged("certificate_kept", "of no use")), begun) == (before, 2, [])
             clock[0] = now + 2 * DAY  # the early one has begun
             await _until(lambda: certificate.context is not before)
-    assert len(told("certificate_loaded")) == 1
+    assert len(logged("certificate_loaded")) == 1
     assert all("not_after" in record.__dict__ for record in caplog.records)
     assert begun == [pytest.approx(now + DAY, abs=60)]
 
@@ -278,9 +278,9 @@ async def test_the_end_of_a_certificate_is_told_once_a_day_from_two_weeks_before
         for passed in (0.5, 2, 2.5, 3.5, 16):
             clock[0] = time.time() + passed * DAY
             await asyncio.sleep(0.04)
-    told = [(record.getMessage(), round(record.__dict__["days_left"])) for record in caplog.records]
+    found = [(record.getMessage(), round(record.__dict__["days_left"])) for record in caplog.records]
     soon = "the certificate ends soon"
-    assert told == [(soon, 13), (soon, 12), ("clients refuse the certificate: it has ended", -1)]
+    assert found == [(soon, 13), (soon, 12), ("clients refuse the certificate: it has ended", -1)]
 
 
 def test_a_start_with_an_ended_certificate_warns(

@@ -17,6 +17,7 @@ from pathlib import Path, PureWindowsPath
 import pytest
 
 from hub.core.admission.idempotency import names_of
+from hub.schema import MIGRATIONS, newest
 from hub.storage.sqlite.connections import database as database_file
 from hub.storage.sqlite.engine import SqliteEngine
 from rolecall.errors import HubError
@@ -107,11 +108,24 @@ async def test_a_database_of_a_newer_hub_is_refused_and_not_changed(database: Pa
     with sqlite3.connect(database) as db:
         db.execute("pragma user_version = 999")
     db.close()
-    with pytest.raises(HubError, match="version 999"):
+    with pytest.raises(HubError, match="version 999.*restore the backup from before the upgrade"):
         await SqliteEngine(database, clock).__aenter__()
     db = sqlite3.connect(database)
     assert db.execute("pragma user_version").fetchone() == (999,)
     db.close()
+
+
+def test_a_migration_is_logged_with_its_versions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    for step in sorted(MIGRATIONS.glob("*.sql"))[:3]:
+        shutil.copy(step, old)
+    db = sqlite3.connect(tmp_path / "hub.db", isolation_level=None)
+    with closing(db), caplog.at_level("INFO", "hub.storage.sqlite.connections.database"):
+        for folder in (old, MIGRATIONS, MIGRATIONS):
+            database_file.migrate(db, folder)
+    facts = [(record.getMessage(), record.__dict__["from"], record.__dict__["to"]) for record in caplog.records]
+    assert facts == [("database created", 0, 3), ("database migrated", 3, newest())]
 
 
 def test_a_file_that_is_no_database_is_refused(database: Path, clock: ManualClock) -> None:

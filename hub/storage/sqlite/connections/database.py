@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
+import time
 from pathlib import Path, PurePath
 
+from hub.schema import MIGRATIONS, newest
 from rolecall.errors import StoreError
 from rolecall.model.call import digest
 from rolecall.system.files import private
 from rolecall.system.locks import lock_file, unlock
 
-MIGRATIONS = Path(__file__).parents[1] / "migrations"
+log = logging.getLogger(__name__)
+
 MOUNTS = Path("/proc/self/mountinfo")
 # File systems without shared locks and memory between machines: a write-ahead log would be corrupted there.
 REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "afs"})
@@ -72,17 +76,21 @@ def file_system(directory: PurePath, mounts: str) -> str:
 def migrate(db: sqlite3.Connection, folder: Path = MIGRATIONS) -> None:
     """Migrate a database to this version, one transaction per step. A newer one is refused: this hub would damage it."""
     steps = sorted(folder.glob("[0-9]*.sql"))
-    version = int(db.execute("pragma user_version").fetchone()[0])
-    newest = int(steps[-1].name[:4])
+    version, known = int(db.execute("pragma user_version").fetchone()[0]), newest(folder)
     db.create_function("digest", -1, digest, deterministic=True)
-    if version > newest:
+    if version > known:
         raise StoreError(
-            f"The database has version {version}, this hub knows {newest}. Start a hub as new as the one that last used it."
+            f"The database has version {version}, this hub knows {known}. Start a hub as new as the one that last used it, or "
+            "restore the backup from before the upgrade."
         )
+    began = time.monotonic()
     for step in steps:
         number = int(step.name[:4])
         if number > version:
             _run(db, step.read_text("utf-8"), number)
+    if version < known:
+        facts = {"event": "migrated", "from": version, "to": known, "seconds": round(time.monotonic() - began, 3)}
+        log.info("database migrated" if version else "database created", extra=facts)
 
 
 def _run(db: sqlite3.Connection, script: str, number: int) -> None:
