@@ -69,7 +69,7 @@ def test_tasks_and_workers_of_an_earlier_hub_go_on_at_this_one(earlier: Path, tm
             assert rolecall(url, "send", "echo", "after").stdout == "after\n"
         refused = process(earlier, "serve", log=tmp_path / "refused.log", env=env)
         assert refused.wait(20) == 2
-        assert "this hub knows 13. Start a hub as new as the one that last used it" in refused.output
+        assert "this hub knows 13. Start a hub as new as the one that last used it." in refused.output
     finally:
         for one in running:
             one.end()

@@ -108,7 +108,7 @@ async def test_a_database_of_a_newer_hub_is_refused_and_not_changed(database: Pa
     with sqlite3.connect(database) as db:
         db.execute("pragma user_version = 999")
     db.close()
-    with pytest.raises(HubError, match="version 999.*restore the backup from before the upgrade"):
+    with pytest.raises(HubError, match=r"version 999.*restore the backup from before the upgrade"):
         await SqliteEngine(database, clock).__aenter__()
     db = sqlite3.connect(database)
     assert db.execute("pragma user_version").fetchone() == (999,)
@@ -165,7 +165,7 @@ def test_migrations_run_once_in_order_and_a_failed_one_is_rolled_back(tmp_path: 
 
 def test_each_migration_has_a_number_of_its_own() -> None:
     """The database remembers only the number of the last one."""
-    numbers = [step.name[:4] for step in database_file.MIGRATIONS.glob("[0-9]*.sql")]
+    numbers = [step.name[:4] for step in MIGRATIONS.glob("[0-9]*.sql")]
     assert len(set(numbers)) == len(numbers)
 
 
@@ -173,7 +173,7 @@ def at_version(database: Path, version: int, tmp_path: Path) -> sqlite3.Connecti
     """A database as a hub of that version left it."""
     folder = tmp_path / "migrations"
     folder.mkdir()
-    for step in sorted(database_file.MIGRATIONS.glob("[0-9]*.sql"))[:version]:
+    for step in sorted(MIGRATIONS.glob("[0-9]*.sql"))[:version]:
         shutil.copy(step, folder)
     database_file.prepare(database)
     db = sqlite3.connect(database, isolation_level=None)
