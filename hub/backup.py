@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -14,6 +13,7 @@ from hub.identity.vault import KEY_FILE
 from hub.settings.model import Settings
 from hub.storage.backup import CopiedState, copy_access, copy_file, copy_state
 from rolecall.errors import StoreError
+from rolecall.system.files import sync_folder
 
 
 class Backup(NamedTuple):
@@ -43,7 +43,7 @@ def back_up(settings: Settings, folder: Path) -> Backup:
             raise
     except OSError as error:
         raise StoreError(f"{error.filename or folder}: {error.strerror}. Nothing was kept of the copy.") from error
-    _sync_folder(folder.parent)
+    sync_folder(folder.parent)
     return backup
 
 
@@ -60,15 +60,5 @@ def _copy(settings: Settings, folder: Path) -> Backup:
         copy_file(sources[name], folder / name)
     copy_access(data_dir, folder)
     for path in (folder, *(one for one in folder.rglob("*") if one.is_dir())):
-        _sync_folder(path)
+        sync_folder(path)
     return Backup(state, others)
-
-
-def _sync_folder(folder: Path) -> None:
-    """On Windows a folder cannot be opened, and need not be."""
-    if os.name != "nt":
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)

@@ -32,6 +32,7 @@ from hub.server.tls import HTTP_1, HTTP_2, Certificate
 from hub.settings.agents import AgentSetting
 from hub.settings.model import Settings
 from hub.storage.sqlite.connections.library import count_no_memory
+from rolecall import __version__
 from rolecall.build import build
 from rolecall.errors import ConfigError
 from rolecall.system.signals import END, on_each
@@ -116,8 +117,7 @@ async def serve(
                 await http_server.open(listener, backlog=_BACKLOG)
                 if ready is not None:
                     ready(settings.url(port))
-                facts = {"url": settings.url(port), "store": settings.store, "build": build(), "schema": newest()}
-                log.info("ready", extra={"event": "ready", **facts})
+                log.info("ready", extra={"event": "ready", "url": settings.url(port), **_identity(settings)})
                 await stop.wait()
                 log.info("shutting down", extra={"event": "draining", "tasks": len(rolecall.hub.relays)})
                 rolecall.drain()
@@ -129,6 +129,12 @@ def check(settings: Settings, agents: Agents = ()) -> None:
     problems = [*problems_of(settings, agents), *refusals(lambda: _certificate(settings))]
     if problems:
         raise ConfigError(problems)
+
+
+def _identity(settings: Settings) -> dict[str, object]:
+    """Which hub this is, for its log."""
+    state = {"data_dir": str(settings.data_dir), "schema": newest()} if settings.store == "sqlite" else {}
+    return {"version": __version__, "build": build(), "store": settings.store, **state}
 
 
 async def _reload(reload: Reload, settings: Settings, rolecall: Rolecall) -> None:

@@ -13,8 +13,11 @@ import math
 import os
 import re
 import sys
+import threading
 import time
 from typing import IO, Any
+
+log = logging.getLogger(__name__)
 
 AUDIT = "rolecall.audit"
 """The logger of the audit trail."""
@@ -57,6 +60,25 @@ def setup(level: str = "info", format: str = "auto", stream: IO[str] | None = No
         library.setLevel(logging.WARNING)
         library.handlers.clear()
         library.propagate = True
+
+
+def log_what_python_prints() -> None:
+    """What Python itself would print to stderr becomes a line of the log, for a process that writes nothing else."""
+    logging.captureWarnings(True)
+    logging.raiseExceptions = False  # a line that cannot be written has nowhere to go
+    threading.excepthook = _log_of_thread
+    sys.unraisablehook = _log_unraisable
+
+
+def _log_of_thread(error: threading.ExceptHookArgs) -> None:
+    where = error.thread.name if error.thread is not None else "unknown"
+    failure = error.exc_value or error.exc_type()
+    log.error("a thread failed", exc_info=failure, extra={"event": "thread_failed", "name_of_thread": where})
+
+
+def _log_unraisable(error: sys.UnraisableHookArgs) -> None:
+    text = error.err_msg or "an exception was ignored"
+    log.error(text, exc_info=error.exc_value, extra={"event": "exception_ignored", "in": repr(error.object)[:200]})
 
 
 def setup_unless_done(level: str = "info", format: str = "auto") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from urllib.parse import quote
 
 from hub.storage import FILE_NAME
 from rolecall.errors import StoreError
+from rolecall.system.files import private, sync
 
 _FILES = f"{FILE_NAME}-files"
 
@@ -42,23 +44,19 @@ def copy_state(data_dir: Path, folder: Path) -> CopiedState:
 
 def copy_file(source: Path, target: Path) -> None:
     """With its mode, and its owner where this user may. Durable on return."""
-    with source.open("rb") as original, open(target, "xb", opener=_private) as copied:
+    with source.open("rb") as original, open(target, "xb", opener=private) as copied:
         shutil.copyfileobj(original, copied, 1024 * 1024)
         copied.flush()
-        os.fsync(copied.fileno())
+        sync(copied.fileno())
     copy_access(source, target)
 
 
 def copy_access(source: Path, target: Path) -> None:
     """The mode; for root, which may, also the owner."""
     shutil.copymode(source, target)
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
+    if sys.platform != "win32" and os.geteuid() == 0:
         status = source.stat()
         os.chown(target, status.st_uid, status.st_gid)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _copy_database(database: Path, target: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import time
@@ -71,7 +72,20 @@ def _look_at(copy: Path, log: Path, receiver: Receiver, ended: str, open_task: s
         time.sleep(max(0.0, began + 1.2 - time.monotonic()))  # a hub looks for what is due every half second
         assert len(receiver.requests) == requests
         assert get_task(hub.url, open_task)["status"]["state"] == "working"
-    assert "quarantine" in hub.output
+    lines = [json.loads(line) for line in hub.output.splitlines()]  # nothing else is printed
+    (ready,) = [line for line in lines if line["event"] == "ready"]
+    assert (ready["url"], ready["data_dir"]) == (hub.url, str(copy))
+    assert "quarantine" in {line["event"] for line in lines}
+    about = {"build": ready["build"], "schema": ready["schema"]}
+    assert about.items() <= json.loads(rolecall("version", "--json").stdout).items()
+
+
+def test_why_a_hub_does_not_start_is_json_too(tmp_path: Path) -> None:
+    env = environment({"ROLECALL_LOG_FORMAT": "json", "ROLECALL_DATA_DIR": str(tmp_path), "ROLECALL_HOST": "0.0.0.0"})
+    done = subprocess.run([*ROLECALL, "serve"], env=env, capture_output=True, text=True, timeout=30, check=False)
+    (line,) = [json.loads(one) for one in (done.stdout + done.stderr).splitlines()]
+    assert (done.returncode, line["event"], line["reason"], line["level"]) == (2, "cannot_serve", "CONFIG", "error")
+    assert "there are no tokens" in line["message"]
 
 
 def rolecall(*words: str) -> subprocess.CompletedProcess[str]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rolecall.cli.output import print_notice
+from rolecall.cli.output import CommandError, print_notice
 from rolecall.cli.server.settings import load_settings, setting_flags
 from rolecall.cli.server.socket_errors import socket_errors
+from rolecall.errors import HubError
 
 if TYPE_CHECKING:
     from hub.settings.model import Settings
+
+log = logging.getLogger(__name__)
 
 
 @click.command()
@@ -26,7 +31,7 @@ def serve(file: Path | None, **values: Any) -> None:
     loaded = load_settings(file, values)
     settings = loaded.settings
     _set_up_logs(settings)
-    with socket_errors(settings):
+    with _logged(settings), socket_errors(settings):
         from hub.run import run
 
         run(settings, agents=loaded.agents, read_agents=loaded.read_agents, ready=_print_address(settings))
@@ -47,9 +52,36 @@ def _set_up_logs(settings: Settings) -> None:
     from rolecall import log
 
     log.setup(settings.log_level, settings.log_format)
+    if _writes_json_alone(settings):
+        log.log_what_python_prints()
 
 
-def _print_address(settings: Settings) -> Callable[[str], None]:
+def _writes_json_alone(settings: Settings) -> bool:
+    """Every line is for programs: `auto` may write for both."""
+    return settings.log_format == "json"
+
+
+@contextmanager
+def _logged(settings: Settings) -> Iterator[None]:
+    """Why the hub does not start, or ends, is a line of the log where there are no others."""
+    try:
+        yield
+    except (HubError, CommandError) as error:
+        if not _writes_json_alone(settings):
+            raise
+        from rolecall.cli import explained
+
+        problem = explained(error)
+        facts = {"event": "cannot_serve", "reason": problem.reason, "hint": problem.hint or None, "code": problem.code}
+        log.error(problem.message, extra=facts)
+        click.get_current_context().exit(problem.code)
+
+
+def _print_address(settings: Settings) -> Callable[[str], None] | None:
+    """None: the log says it."""
+    if _writes_json_alone(settings):
+        return None
+
     def ready(url: str) -> None:
         where = f"  (data: {settings.data_dir})" if settings.store == "sqlite" else f"  (store: {settings.store})"
         print_notice(f"rolecall serves at {url}{where}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -146,3 +148,33 @@ def test_setup_called_twice_writes_every_line_once() -> None:
     stream = _set_up()
     logging.getLogger("x").info("a")
     assert len(_json_lines(stream)) == 1
+
+
+def test_what_python_prints_itself_becomes_lines_of_the_log() -> None:
+    """In a process of its own, since it is for the whole process."""
+    script = """
+import threading, warnings
+from rolecall import log
+log.setup("info", "json")
+log.log_what_python_prints()
+
+class Bad:
+    def __del__(self):
+        raise ValueError("in a finalizer")
+
+def fail():
+    raise KeyError("in a thread")
+
+Bad()
+thread = threading.Thread(target=fail, name="worker thread")
+thread.start()
+thread.join()
+warnings.warn("a warning")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert done.stdout == ""
+    assert [line["event"] for line in lines[:2]] == ["exception_ignored", "thread_failed"]
+    assert ["in a finalizer" in lines[0]["exception"], "in a thread" in lines[1]["exception"]] == [True, True]
+    assert lines[1]["name_of_thread"] == "worker thread"
+    assert "a warning" in lines[2]["event"]
