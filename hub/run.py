@@ -117,7 +117,7 @@ async def serve(
                 await http_server.open(listener, backlog=_BACKLOG)
                 if ready is not None:
                     ready(settings.url(port))
-                log.info("ready", extra={"event": "ready", "url": settings.url(port), **_identity(settings)})
+                log.info("ready", extra={"event": "ready", "url": settings.url(port), **_facts_of(settings)})
                 await stop.wait()
                 log.info("shutting down", extra={"event": "draining", "tasks": len(rolecall.hub.relays)})
                 rolecall.drain()
@@ -131,7 +131,7 @@ def check(settings: Settings, agents: Agents = ()) -> None:
         raise ConfigError(problems)
 
 
-def _identity(settings: Settings) -> dict[str, object]:
+def _facts_of(settings: Settings) -> dict[str, object]:
     """Which hub this is, for its log."""
     state = {"data_dir": str(settings.data_dir), "schema": newest()} if settings.store == "sqlite" else {}
     return {"version": __version__, "build": build(), "store": settings.store, **state}

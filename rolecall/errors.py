@@ -682,7 +682,8 @@ class TooManyRequests(RouteError):
 
     def __init__(self, rate: float, wait: float) -> None:
         super().__init__(
-            f"This token makes more than {rate:g} calls per second, its limit ({{setting}} on the hub). Wait a moment."
+            f"This caller makes more than {rate:g} calls per second with all its tokens, its limit ({{setting}} on the hub). "
+            "Wait a moment."
         )
         self.retry_after = max(wait, 1.0)
 
@@ -692,7 +693,8 @@ class TooManyAtOnce(RouteError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            f"This token has {limit} calls in progress, its limit ({{setting}} on the hub). Wait until one has ended."
+            f"This caller has {limit} calls in progress with all its tokens, its limit ({{setting}} on the hub). Wait until "
+            "one has ended."
         )
         self.retry_after = 1.0
 
@@ -701,7 +703,9 @@ class TooManyRegistrations(RouteError):
     setting = "max_agents_per_token"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"This token has {limit} registered workers, its limit ({{setting}} on the hub). Remove one first.")
+        super().__init__(
+            f"The holder of this token has {limit} registered workers, its limit ({{setting}} on the hub). Remove one first."
+        )
         self.retry_after = 30.0
 
 

@@ -62,12 +62,12 @@ def setup(level: str = "info", format: str = "auto", stream: IO[str] | None = No
         library.propagate = True
 
 
-def log_what_python_prints() -> None:
+def log_python_errors() -> None:
     """What Python itself would print to stderr becomes a line of the log, for a process that writes nothing else."""
     logging.captureWarnings(True)
     logging.raiseExceptions = False  # a line that cannot be written has nowhere to go
     threading.excepthook = _log_of_thread
-    sys.unraisablehook = _log_unraisable
+    sys.unraisablehook = _log_ignored
 
 
 def _log_of_thread(error: threading.ExceptHookArgs) -> None:
@@ -76,7 +76,7 @@ def _log_of_thread(error: threading.ExceptHookArgs) -> None:
     log.error("a thread failed", exc_info=failure, extra={"event": "thread_failed", "name_of_thread": where})
 
 
-def _log_unraisable(error: sys.UnraisableHookArgs) -> None:
+def _log_ignored(error: sys.UnraisableHookArgs) -> None:
     text = error.err_msg or "an exception was ignored"
     log.error(text, exc_info=error.exc_value, extra={"event": "exception_ignored", "in": repr(error.object)[:200]})
 

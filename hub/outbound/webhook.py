@@ -13,8 +13,9 @@ from email.utils import parsedate_to_datetime
 from hub.outbound.client import Client
 from hub.outbound.connection import Response
 from hub.outbound.webhook_guard import WebhookGuard
+from hub.outbound.worker_guard import NotAllowed
 from hub.ports.webhooks import WebhookRequest, WebhookResult
-from rolecall.errors import InvalidAnswer, Overloaded, WorkerBroke, WorkerError, WorkerUnreachable
+from rolecall.errors import InvalidAnswer, Overloaded, WebhookRejected, WorkerBroke, WorkerError, WorkerUnreachable
 from rolecall.model.push import PushConfig
 from rolecall.protocol.dialects import DIALECTS
 
@@ -58,7 +59,9 @@ class HttpWebhooks:
                 )
         except TimeoutError:
             return WebhookResult(0, f"no answer within {self._within:g} s")
-        except (WorkerUnreachable, WorkerBroke, InvalidAnswer) as error:
+        except WorkerUnreachable as error:
+            return WebhookResult(0, _refusal_of(error) or error.why)
+        except (WorkerBroke, InvalidAnswer) as error:
             return WebhookResult(0, error.why)
         except (WorkerError, Overloaded):
             return WebhookResult(0, "the hub has no connection for it")
@@ -81,6 +84,12 @@ class HttpWebhooks:
             return timedelta(seconds=max(0.0, parsedate_to_datetime(text).timestamp() - self._wall()))
         except (ValueError, OverflowError, TypeError):
             return None
+
+
+def _refusal_of(error: WorkerUnreachable) -> str:
+    """What the guard has against the address, with the setting that would allow it. Empty: it was something else."""
+    refusal = error.__cause__.__cause__ if isinstance(error.__cause__, NotAllowed) else None
+    return refusal.message if isinstance(refusal, WebhookRejected) else ""
 
 
 def authorization(config: PushConfig) -> list[tuple[str, str]]:

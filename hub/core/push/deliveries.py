@@ -193,7 +193,7 @@ class Deliveries:
             "why": result.why,
             "retry_s": round(retry_in.total_seconds(), 1),
         }
-        log.info("a receiver did not take an event", extra=fields)
+        log.warning("a receiver did not take an event", extra=fields)
         await self._pushes.postpone(claim, retry_in)
 
     def _retry_in(self, claim: DeliveryClaim, result: WebhookResult) -> timedelta:
@@ -250,4 +250,5 @@ def _receiver(claim: DeliveryClaim) -> tuple[str, str, int]:
 
 
 def _log_fields(claim: DeliveryClaim) -> dict[str, str]:
-    return {"task": claim.config.task, "config": claim.config.id, "host": claim.config.host}
+    config = claim.config
+    return {"workspace": claim.caller.workspace, "task": config.task, "config": config.id, "host": config.host}

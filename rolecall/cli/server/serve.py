@@ -53,7 +53,7 @@ def _set_up_logs(settings: Settings) -> None:
 
     log.setup(settings.log_level, settings.log_format)
     if _writes_json_alone(settings):
-        log.log_what_python_prints()
+        log.log_python_errors()
 
 
 def _writes_json_alone(settings: Settings) -> bool:

@@ -165,7 +165,9 @@ async def test_the_day_begins_again_after_a_delivery(post: Post, system: System,
     assert not await dead(post)
 
 
-async def test_a_receiver_whose_name_turns_private_is_retried_and_then_given_up(system: System, receiver: Receiver) -> None:
+async def test_a_receiver_whose_name_turns_private_is_retried_and_then_given_up(
+    system: System, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
     meaning = ["93.184.215.14"]
 
     async def resolver(workspace: str, host: str, port: int) -> Sequence[str]:
@@ -181,7 +183,12 @@ async def test_a_receiver_whose_name_turns_private_is_retried_and_then_given_up(
         await advance_until(post, lambda: "dead" in post.observer.outcomes)
         await post.supervisor.close()
         assert post.observer.outcomes.count("failed") >= 4
-        assert await dead(post) == [("c", 1, "address not allowed by policy")]
+        ((config, cursor, why),) = await dead(post)
+        assert (config, cursor, why.startswith("webhook url rejected: ")) == ("c", 1, True)
+    lines = [record for record in caplog.records if record.__dict__["event"] == "push_failed"]
+    assert {(line.levelname, line.__dict__["workspace"], line.__dict__["why"] == why) for line in lines} == {
+        ("WARNING", CALLER.workspace, True)
+    }
     assert not receiver.got
 
 

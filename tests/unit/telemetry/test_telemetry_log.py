@@ -156,7 +156,7 @@ def test_what_python_prints_itself_becomes_lines_of_the_log() -> None:
 import threading, warnings
 from rolecall import log
 log.setup("info", "json")
-log.log_what_python_prints()
+log.log_python_errors()
 
 class Bad:
     def __del__(self):
