@@ -31,7 +31,7 @@
     │   ├── WorkerFault         the worker answered with a JSON-RPC error
     │   └── InvalidAnswer       the worker's answer is not A2A; also AnswerTooLarge  EventTooLarge
     ├── LeaseError              a registration
-    │   └── LeaseUnknown  LeaseSuperseded  InstanceConflict  OfferInvalid
+    │   └── LeaseUnknown  LeaseSuperseded  InstanceConflict  DrainsItself  OfferInvalid
     ├── StoreError              the engine
     │   └── LogMoved  StoreUnavailable  DiskLow  NoRoomForFile (each a StoreUnavailable)  SecretUnreadable
     └── ConfigError             the settings
@@ -875,6 +875,11 @@ class InstanceConflict(LeaseError):
     def __init__(self, worker: str, url: str) -> None:
         super().__init__(f"{worker} is alive at {url}. Choose another instance name, or stop that process first.")
         self.worker = worker
+
+
+class DrainsItself(LeaseError):
+    def __init__(self, worker: str) -> None:
+        super().__init__(f"{worker} is about to stop, and takes no new calls. Start it again instead.")
 
 
 class OfferInvalid(LeaseError):

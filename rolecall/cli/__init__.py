@@ -47,7 +47,7 @@ _COMMANDS = {
     "inbox": _Entry("talk.inbox", "What waits for a person: list it, answer it."),
     "logs": _Entry("watch.logs", "Workers and tasks, as they come and go."),
     "top": _Entry("watch.top", "Roles, load and tasks, in place."),
-    "agents": _Entry("agents", "The live workers: list, show, drain, remove."),
+    "agents": _Entry("agents", "The live workers: list, show, drain and undrain, remove."),
     "roles": _Entry("agents", "The roles that live workers serve."),
     "tasks": _Entry("tasks.command", "Tasks: list, show, follow, save, cancel, export, erase."),
     "tokens": _Entry("server.tokens", "Tokens of clients and workers: make, list, revoke."),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def agents() -> None:
-    """The live workers: list, show, drain, remove."""
+    """The live workers: list, show, drain and undrain, remove."""
 
 
 @click.group()
@@ -96,6 +96,16 @@ async def drain_agent(hub: HubClient, name: str, reason: str | None) -> None:
     with _live_worker(name):
         agent = await hub.drain_agent(name, reason or "")
     print_notice(f"{agent.name} is draining · {agent.in_flight} in flight")
+
+
+@agents.command("undrain")
+@click.argument("name", shell_complete=complete_worker)
+@reaches_hub
+async def undrain_agent(hub: HubClient, name: str) -> None:
+    """Give worker NAME new calls again, after `drain`. One that is about to stop by itself stays as it is."""
+    with _live_worker(name):
+        agent = await hub.undrain_agent(name)
+    print_notice(f"{agent.name} is {agent.state} · {agent.in_flight} in flight")
 
 
 @agents.command("rm")

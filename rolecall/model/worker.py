@@ -228,6 +228,11 @@ class Registration:
         return max(self.in_flight, self.reported_in_flight)
 
     @property
+    def drains_itself(self) -> bool:
+        """It is about to stop. One that an operator drains has a reason."""
+        return self.health is Health.DRAINING and not self.reason
+
+    @property
     def full(self) -> bool:
         return self.offer.capacity is not None and self.in_flight >= self.offer.capacity
 

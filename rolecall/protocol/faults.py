@@ -122,6 +122,7 @@ TABLE: dict[type[HubError], Row] = {
     errors.LeaseUnknown: Row(-32000, 404, "LEASE_UNKNOWN"),
     errors.LeaseSuperseded: Row(-32000, 409, "LEASE_SUPERSEDED"),
     errors.InstanceConflict: Row(-32000, 409, "CONFLICT"),
+    errors.DrainsItself: Row(-32000, 409, "CONFLICT"),
     errors.OfferInvalid: Row(-32602, 422, "OFFER_INVALID"),
     errors.LogMoved: Row(-32000, 409, "CONFLICT"),
     errors.StoreUnavailable: Row(-32000, 503, "OVERLOADED"),

@@ -226,6 +226,7 @@ OWN: dict[tuple[str, str], list[Address]] = {
     ("POST", "/registry/agents/<name>/heartbeat"): [Address("POST", "/registry/agents/{id}/heartbeat", "enrol", of="lease")],
     ("DELETE", "/registry/agents/<name>"): [Address("DELETE", "/registry/agents/{id}", "enrol", of="lease")],
     ("POST", "/registry/agents/<name>/drain"): [Address("POST", "/registry/agents/{id}/drain", "operate", of="worker")],
+    ("POST", "/registry/agents/<name>/undrain"): [Address("POST", "/registry/agents/{id}/undrain", "operate", of="worker")],
     ("POST", "/registry/agents/<name>/probe"): [Address("POST", "/registry/agents/{id}/probe", "operate", of="worker")],
     ("GET", "/registry/tasks"): [
         Address("GET", "/registry/tasks?cursor={id}", "read", of="token", others="ok"),

@@ -342,6 +342,35 @@ async def test_only_an_enrolment_ends_draining(registry: Registry) -> None:
     assert await kinds(registry) == ["enrolled", "draining", "changed"]
 
 
+async def test_a_drained_worker_is_ready_again_under_its_epoch(store: Store, engine: Engine) -> None:
+    registry, registration = engine.registry, await enrolled(engine.registry)
+    epoch = registration.epoch
+    await registry.mark("default", WORKER, epoch, Health.DRAINING, "for a restart")
+    await registry.undrain("default", WORKER, epoch + 1)
+    assert registration.health is Health.DRAINING
+    engine = await store.open_again(engine)
+    await engine.registry.undrain("default", WORKER, epoch)
+    live = engine.registry.get("default", WORKER)
+    assert live is not None
+    assert (live.health, live.reason, live.epoch) == (Health.READY, "", epoch)
+    await engine.registry.undrain("default", WORKER, epoch)
+    assert await kinds(engine.registry) == ["enrolled", "draining", "changed"]
+
+
+async def test_a_worker_that_is_about_to_stop_gets_no_calls_again(registry: Registry) -> None:
+    registration = await enrolled(registry)
+    await beat(registry, registration, draining=True)
+    await registry.undrain("default", WORKER, registration.epoch)
+    assert (registration.health, registration.drains_itself) == (Health.DRAINING, True)
+    # It is drained, and then begins to stop.
+    other = await enrolled(registry, boot="another")
+    await registry.mark("default", WORKER, other.epoch, Health.DRAINING, "for a restart")
+    await beat(registry, other, draining=True)
+    await registry.undrain("default", WORKER, other.epoch)
+    await beat(registry, other, draining=True)
+    assert (other.health, other.drains_itself) == (Health.DRAINING, True)
+
+
 # --- withdrawing and marking
 
 

@@ -12,12 +12,22 @@ from typing import Any
 import pytest
 
 from hub.core.registry.directory import Directory, LeaseTerms
-from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, Overloaded, RoleForbidden, TooManyRegistrations
+from rolecall.errors import (
+    DrainsItself,
+    InstanceConflict,
+    LeaseSuperseded,
+    LeaseUnknown,
+    NoLiveWorker,
+    Overloaded,
+    RoleForbidden,
+    TooManyRegistrations,
+)
 from rolecall.model.command import AgentQuery
 from rolecall.model.ids import Caller, WorkerId
 from rolecall.model.principal import LOCAL, Kind, Network, Principal
 from rolecall.model.worker import Beat, Health, LeaseProof, Offer, RegistryChange
 from tests.flow.conftest import CALLER, Recorder, System, proof
+from tests.helpers.scripted import status, task
 
 TERMS = LeaseTerms(timedelta(seconds=120), timedelta(seconds=45))
 HOLDER = Principal("farm", Kind.WORKER, roles=("echo", "code-*"))
@@ -227,6 +237,8 @@ async def test_an_unknown_worker_can_be_neither_drained_nor_probed(system: Syste
         with pytest.raises(LeaseUnknown, match=f"^No live agent {worker}.$"):
             await directory.drain(caller, worker, "why")
         with pytest.raises(LeaseUnknown):
+            await directory.undrain(caller, worker)
+        with pytest.raises(LeaseUnknown):
             await directory.probe(caller, worker)
     assert (lease.health, system.forwarder.asked("probe")) == (Health.READY, [])
     assert (directory.live(other_caller), directory.roles(other_caller)) == ((), ())
@@ -311,6 +323,25 @@ async def test_agents_are_listed_in_pages(system: System) -> None:
 
 
 # --- feeds and observers
+
+
+async def test_a_worker_that_was_drained_gets_calls_again_and_those_that_waited(system: System) -> None:
+    lease = await system.enrol("echo:a")
+    await system.directory.drain(CALLER, lease.worker, "new version")
+    with pytest.raises(NoLiveWorker, match="draining"):
+        await system.send()
+    waiting = asyncio.create_task(system.send(metadata={"waitSeconds": 60}))
+    await asyncio.sleep(1)
+    system.forwarder.plan("echo:a", task(), status("completed"))
+    began = system.clock.monotonic()
+    for _ in range(2):  # the second has no effect
+        assert await system.directory.undrain(CALLER, lease.worker) is lease
+    assert (await waiting)["status"]["state"] == "completed"
+    assert system.clock.monotonic() - began < 0.1, "the waiting call was told at once"
+    await system.directory.beat(LOCAL, lease.worker, proof(lease), Beat(draining=True))
+    with pytest.raises(DrainsItself):
+        await system.directory.undrain(CALLER, lease.worker)
+    assert lease.health is Health.DRAINING
 
 
 async def test_feeds_end_when_the_hub_drains_and_new_ones_end_at_once(system: System) -> None:

@@ -71,7 +71,7 @@ ADDRESSES = st.sampled_from(
     /registry/push/dead-letters/{}/{}/{}/redeliver /registry/agents/echo/{} /.well-known/agent-card.json
     /.well-known/ai-catalog.json /agents/{}/.well-known/agent-card.json /message:send /tasks /tasks/{} /tasks/{}:cancel
     /tasks/{}/pushNotificationConfigs /v1/message:send /v1/tasks/{} /v1/card /extendedAgentCard /a2a/rest/tasks/{}
-    /agents/{} /agents/{}/ /registry/me /registry/tasks/{}/events /registry/tasks/{}/artifacts/{} {}
+    /agents/{} /agents/{}/ /registry/agents/{}/undrain /registry/me /registry/tasks/{}/events /registry/tasks/{}/artifacts/{} {}
 """)
 )
 SEGMENTS = st.sampled_from(["echo", "echo:b", "x", "1", "%00", "%ff", "..", "%2e%2e%2f", "*", ":cancel", "²"]) | st.text(

@@ -51,6 +51,7 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 413]
 
 NOT_GENERATED = {
     "POST /registry/agents/{name}/drain",
+    "POST /registry/agents/{name}/undrain",
     "GET /registry/summaries/{task}",
     "GET /registry/tasks/{task}/decision",
     "GET /registry/tasks/{task}/events",
@@ -201,6 +202,7 @@ async def test_the_records_of_a_task_conform_to_the_description(hub: Hub, varian
         check("FileItem", (await http.post("/registry/files", headers={"Upload-Complete": "?0"})).json())
         check("AgentAndCard", await read("/registry/agents/echo:a"))
         check("Agent", (await http.post("/registry/agents/echo:a/drain")).json())
+        check("Agent", (await http.post("/registry/agents/echo:a/undrain")).json())
         check("ProbeResult", (await http.post("/registry/agents/echo:a/probe")).json())
         assert check("Tasks", await read("/registry/tasks?role=echo"))["tasks"][0]["id"] == task
         check("DecisionItem", await read(f"/registry/tasks/{task}/decision"))

@@ -362,6 +362,10 @@ class HubClient:
         """The worker finishes its running tasks and gets no new ones."""
         return agent_of(await self._link.ask("POST", _agent_path(name) + "/drain", body={"reason": reason} if reason else {}))
 
+    async def undrain_agent(self, name: str) -> AgentInfo:
+        """A worker that an operator has drained gets new tasks again."""
+        return agent_of(await self._link.ask("POST", _agent_path(name) + "/undrain", body={}))
+
     async def probe_agent(self, name: str) -> bool:
         """Whether the hub can connect to the worker's address now."""
         probed = await self._link.ask("POST", _agent_path(name) + "/probe", body={})

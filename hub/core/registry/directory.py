@@ -15,7 +15,15 @@ from hub.core.open_feeds import OpenFeeds
 from hub.core.registry.card_reader import CardReader
 from hub.ports.forwarder import Forwarder
 from hub.ports.state.registry import Registry, RegistryFeed
-from rolecall.errors import InstanceConflict, LeaseSuperseded, LeaseUnknown, Overloaded, RoleForbidden, TooManyRegistrations
+from rolecall.errors import (
+    DrainsItself,
+    InstanceConflict,
+    LeaseSuperseded,
+    LeaseUnknown,
+    Overloaded,
+    RoleForbidden,
+    TooManyRegistrations,
+)
 from rolecall.model.command import AgentQuery
 from rolecall.model.ids import Caller, WorkerId
 from rolecall.model.principal import LOCAL, Kind, Network, Principal
@@ -128,6 +136,14 @@ class Directory:
     async def drain(self, caller: Caller, worker: WorkerId, reason: str) -> Registration:
         registration = self.get(caller, worker)
         await self._registry.mark(caller.workspace, worker, registration.epoch, Health.DRAINING, reason)
+        return registration
+
+    async def undrain(self, caller: Caller, worker: WorkerId) -> Registration:
+        """No effect if it does not drain. LeaseUnknown; DrainsItself: it would refuse calls."""
+        registration = self.get(caller, worker)
+        if registration.drains_itself:
+            raise DrainsItself(str(worker))
+        await self._registry.undrain(caller.workspace, worker, registration.epoch)
         return registration
 
     async def probe(self, caller: Caller, worker: WorkerId) -> tuple[Registration, bool]:

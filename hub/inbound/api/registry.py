@@ -29,7 +29,7 @@ from hub.inbound.api.requests import AgentFilter, DrainRequest, FeedQuery, Proof
 from hub.inbound.feeds.stream import Feeds
 from hub.inbound.middleware.audit import recorded
 from hub.inbound.middleware.authentication import caller, enroller, own_scope
-from rolecall.errors import LeaseError, LeaseSuperseded, LeaseUnknown, OfferInvalid, Overloaded
+from rolecall.errors import DrainsItself, LeaseError, LeaseSuperseded, LeaseUnknown, OfferInvalid, Overloaded
 from rolecall.model.a2a import JsonObject
 from rolecall.model.command import AgentQuery
 from rolecall.model.principal import Right
@@ -66,6 +66,13 @@ def add_registry(app: Quart, directory: Directory, feeds: Feeds, *, keep_alive: 
         reason = str(body.reason or "drained by an operator")[:200]
         with recorded(own_scope(), "drain", name):
             drained = await directory.drain(caller(), read_worker(name), reason)
+        return _item(directory, drained)
+
+    @app.post("/registry/agents/<name>/undrain")
+    @operation("Give a drained worker tasks again.", OfferInvalid, LeaseUnknown, DrainsItself, right=Right.OPERATE)
+    async def undrain(name: WorkerInPath) -> Agent:
+        with recorded(own_scope(), "undrain", name):
+            drained = await directory.undrain(caller(), read_worker(name))
         return _item(directory, drained)
 
     @app.post("/registry/agents/<name>/probe")

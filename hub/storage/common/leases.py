@@ -260,9 +260,19 @@ class LeaseTable:
             return None
         if registration.health is Health.FAILING and health is Health.SUSPECT:
             return None
+        return self._health_change(registration, health, reason)
+
+    def decide_undrain(self, workspace: str, worker: WorkerId, epoch: int) -> LeaseChange | None:
+        """None: nothing changes."""
+        registration = self.get(workspace, worker)
+        if registration is None or registration.epoch != epoch or registration.health is not Health.DRAINING:
+            return None
+        return None if registration.drains_itself else self._health_change(registration, Health.READY, "")
+
+    def _health_change(self, registration: Registration, health: Health, reason: str) -> LeaseChange:
         record = record_of(registration)._replace(health=health, reason=reason)
-        pending = PendingChange(_KIND_OF[health], epoch, health)
-        return LeaseChange((workspace, worker), record, (pending,), self._clock.wall())
+        pending = PendingChange(_KIND_OF[health], registration.epoch, health)
+        return LeaseChange((registration.workspace, registration.worker), record, (pending,), self._clock.wall())
 
     def decide_offer(
         self, workspace: str, worker: WorkerId, epoch: int, change: Callable[[Offer], Offer]
@@ -471,7 +481,7 @@ def record_of(registration: Registration) -> LeaseRecord:
 
 
 def health_after(registration: Registration, beat: Beat) -> Health:
-    """A beat clears SUSPECT. Only a new enrolment ends DRAINING, and FAILING depends on calls alone."""
+    """A beat clears SUSPECT. It does not end DRAINING, and FAILING depends on calls alone."""
     if beat.draining or registration.health is Health.DRAINING:
         return Health.DRAINING
     return Health.FAILING if registration.health is Health.FAILING else Health.READY

@@ -52,6 +52,11 @@ class MemoryRegistry(LeaseTable):
         if change is not None:
             self._apply_now(change)
 
+    async def undrain(self, workspace: str, worker: WorkerId, epoch: int) -> None:
+        change = self.decide_undrain(workspace, worker, epoch)
+        if change is not None:
+            self._apply_now(change)
+
     async def change_offer(self, workspace: str, worker: WorkerId, epoch: int, change: Callable[[Offer], Offer]) -> None:
         decided = self.decide_offer(workspace, worker, epoch, change)
         if decided is not None:

@@ -144,6 +144,12 @@ class SqliteRegistry(LeaseTable):
         if change is not None:
             await self._store([change])
 
+    async def undrain(self, workspace: str, worker: WorkerId, epoch: int) -> None:
+        await self._wait_until_stored((workspace, worker))
+        change = self.decide_undrain(workspace, worker, epoch)
+        if change is not None:
+            await self._store([change])
+
     async def change_offer(self, workspace: str, worker: WorkerId, epoch: int, change: Callable[[Offer], Offer]) -> None:
         await self._wait_until_stored((workspace, worker))
         decided = self.decide_offer(workspace, worker, epoch, change)

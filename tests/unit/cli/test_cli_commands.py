@@ -105,15 +105,18 @@ def test_one_agent_is_shown_drained_and_removed_by_its_full_name(hub: ScriptedHu
     assert run(["agents", "drain", "echo:a", "--reason", "upgrade"]) == 0
     assert hub.requests[-1].body == {"reason": "upgrade"}
     assert "1 in flight" in capsys.readouterr().err
+    hub.on("POST /registry/agents/echo:a/undrain", Response(_agent("echo", "a")))
+    assert run(["agents", "undrain", "echo:a"]) == 0
+    assert "echo:a is ready · 1 in flight" in capsys.readouterr().err
     assert run(["agents", "rm", "echo:a"]) == 0
     assert hub.requests[-1].method == "DELETE"
 
 
-@pytest.mark.parametrize("command", ["show", "drain", "rm"])
+@pytest.mark.parametrize("command", ["show", "drain", "undrain", "rm"])
 def test_worker_that_is_not_live_exits_with_5(hub: ScriptedHub, capsys: pytest.CaptureFixture[str], command: str) -> None:
     gone = Response({"reason": "LEASE_UNKNOWN", "detail": "No live lease under that name. Enrol again."}, 404)
-    for key in ("GET /registry/agents/echo:z", "POST /registry/agents/echo:z/drain", "DELETE /registry/agents/echo:z"):
-        hub.on(key, gone)
+    for key in ("GET {}", "POST {}/drain", "POST {}/undrain", "DELETE {}"):
+        hub.on(key.format("/registry/agents/echo:z"), gone)
     assert run(["agents", command, "echo:z"]) == 5
     assert capsys.readouterr().err.startswith('error: no live worker "echo:z" [LEASE_UNKNOWN]')
     assert run(["agents", command, "echo"]) == 2

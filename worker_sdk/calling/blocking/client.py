@@ -344,6 +344,10 @@ class HubClient:
         """The worker finishes its running tasks and gets no new ones."""
         return self._thread.run(self._hub.drain_agent(name, reason))
 
+    def undrain_agent(self, name: str) -> AgentInfo:
+        """A worker that an operator has drained gets new tasks again."""
+        return self._thread.run(self._hub.undrain_agent(name))
+
     def probe_agent(self, name: str) -> bool:
         """Whether the hub can connect to the worker's address now."""
         return self._thread.run(self._hub.probe_agent(name))
