@@ -1,12 +1,15 @@
-"""nginx before a hub, with one `location` as its users write it."""
+"""nginx before a hub, with `location` and `server` as its users write them."""
 
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.helpers.certificates import Certificate
 from tests.helpers.processes import Process, free_port, status_of
 from tests.helpers.tools import nginx
 
@@ -28,6 +31,25 @@ http {{
   }}
 }}
 """
+
+
+_OF_THE_NAME = re.compile(r"^ *(listen|server_name|ssl_\w+) .*$", re.MULTILINE)
+
+
+def plain(server: str) -> str:
+    """What a server block of a page does with requests, without its address and its certificate."""
+    return _OF_THE_NAME.sub("", server.strip().removeprefix("server {").removesuffix("}"))
+
+
+def refusal_of(folder: Path, server: str, certificate: Certificate) -> str:
+    """What nginx has against a whole server block. Empty: nothing."""
+    folder.mkdir()
+    for name, path in (("ssl_certificate", certificate.cert), ("ssl_certificate_key", certificate.key)):
+        server = re.sub(rf"({name}) +\S+;", rf"\1 {path};", server)
+    config = folder / "nginx.conf"
+    config.write_text(f"pid {folder}/nginx.pid;\nevents {{}}\nhttp {{\n{server}\n}}\n")
+    argv = [str(nginx()), "-t", "-q", "-c", str(config), "-e", str(folder / "error.log")]
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stderr
 
 
 @contextmanager

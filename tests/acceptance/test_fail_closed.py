@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +11,12 @@ import pytest
 
 from hub.identity.tokens import FILE_NAME, MARK_NAME, new, revoke
 from rolecall.model.principal import Kind, Principal
-from tests.acceptance.nginx import nginx_before
+from tests.acceptance.nginx import nginx_before, plain
 from tests.helpers.client import text_message
+from tests.helpers.pages import blocks_of
 from tests.helpers.processes import ROLECALL, ROOT, HubProcess, Process, environment, start_hub, status_of, wait_for
 
-PAGE = (ROOT / "docs" / "howto" / "tokens.md").read_text()
-_FOUND = re.search(r"^```nginx\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-assert _FOUND is not None
-OURS = _FOUND[1]
+OURS = plain(blocks_of("docs/howto/behind-nginx-or-caddy.md")["server"])
 """The one of the how-to."""
 BARE = "location / { proxy_pass http://127.0.0.1:8420; }"
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": text_message("x")}

@@ -15,7 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.acceptance.nginx import nginx_before
+from tests.acceptance.nginx import nginx_before, plain, refusal_of
+from tests.helpers.certificates import new_authority
 from tests.helpers.client import text_message
 from tests.helpers.pages import Shell, blocks_of
 from tests.helpers.processes import Process, free_port, is_live, start_hub, status_of, wait_for
@@ -84,7 +85,7 @@ def _other_before(folder: Path, hub_port: int) -> Iterator[str]:
 
 @contextmanager
 def _before(proxy: str, folder: Path, hub_port: int) -> Iterator[str]:
-    opened = _other_before(folder, hub_port) if proxy == "caddy" else nginx_before(folder, BLOCKS["location"], hub_port)
+    opened = _other_before(folder, hub_port) if proxy == "caddy" else nginx_before(folder, plain(BLOCKS["server"]), hub_port)
     with opened as url:
         yield url
 
@@ -112,6 +113,12 @@ def reached(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         started.enter_context(worker).wait_until(lambda: is_live(f"http://127.0.0.1:{port}", "slow:a", token))
         url = started.enter_context(_before(request.param, folder / "proxy", port))
         yield Reached(url, token, folder)
+
+
+def test_nginx_takes_the_whole_block_with_its_certificate(tmp_path: Path) -> None:
+    certificate = new_authority(tmp_path).certificate(NAME)
+    assert refusal_of(tmp_path / "nginx", BLOCKS["server"], certificate) == ""
+    assert "unknown directive" in refusal_of(tmp_path / "wrong", BLOCKS["server"].replace("proxy_pass", "pass"), certificate)
 
 
 def test_a_caller_with_a_token_is_answered_and_one_without_is_not(reached: Reached) -> None:
