@@ -26,7 +26,6 @@ from hub.core.observe import Observer
 from hub.core.shares.descriptors import Descriptors
 from hub.descriptors import out_of_descriptors, raise_limit, refused_at_once
 from hub.inbound.middleware.refusal import refusal_of
-from hub.schema import newest
 from hub.server.http_server import HttpServer
 from hub.server.tls import HTTP_1, HTTP_2, Certificate
 from hub.settings.agents import AgentSetting
@@ -35,6 +34,7 @@ from hub.storage.sqlite.connections.library import count_no_memory
 from rolecall import __version__
 from rolecall.build import build
 from rolecall.errors import ConfigError
+from rolecall.schema import newest
 from rolecall.system.signals import END, on_each
 from rolecall.system.sockets import bound_socket
 

@@ -30,10 +30,13 @@ COMPOSES = ("hub.app",)
 """It makes every part and imports all that is below: these arrows are not drawn either."""
 SMALL = {
     "hub.asgi": "hub.app",
+    "hub.backup": "hub.app",
     "hub.clock": "hub.app",
     "hub.descriptors": "hub.app",
     "hub.place": "hub.app",
     "hub.run": "hub.app",
+    "rolecall.build": "rolecall.model",
+    "rolecall.schema": "rolecall.model",
     "rolecall.errors": "rolecall.model",
     "rolecall.setting": "rolecall.model",
     "rolecall.log": "rolecall.model",

@@ -15,9 +15,9 @@ def version(as_json: bool) -> None:
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as version_of
 
-    from hub.schema import newest
     from rolecall import __version__
     from rolecall.build import build
+    from rolecall.schema import newest
 
     facts: dict[str, str | int] = {"rolecall": __version__, "build": build() or "unknown", "schema": newest()}
     facts |= {"python": platform.python_version(), "platform": platform.platform(terse=True)}

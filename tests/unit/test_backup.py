@@ -15,13 +15,13 @@ from hub.identity.tokens import FILE_NAME as TOKENS
 from hub.identity.tokens import MARK_NAME, new, read
 from hub.identity.vault import KEY_FILE, kept_key
 from hub.ports.clock import Clock
-from hub.schema import newest
 from hub.settings.model import Settings
 from hub.storage.sqlite.engine import SqliteEngine
 from rolecall.errors import StoreError
 from rolecall.model.ids import START, TaskId
 from rolecall.model.principal import Kind, Principal
 from rolecall.model.task import StoredFile
+from rolecall.schema import newest
 from tests.contract.test_files import content_of, uploaded
 from tests.contract.words import ANNA, admitted, append, text
 from tests.helpers.clock import ManualClock

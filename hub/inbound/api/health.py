@@ -19,11 +19,11 @@ from hub.inbound.api.application import reply
 from hub.inbound.api.operation import operation
 from hub.inbound.api.requests import HealthQuery
 from hub.inbound.middleware.authentication import holder, may, operators_view, sees_all, viewer
-from hub.schema import newest
 from rolecall import __version__
 from rolecall.build import build
 from rolecall.errors import HubWide
 from rolecall.model.principal import Right
+from rolecall.schema import newest
 
 _WELCOME = """<!doctype html><meta charset="utf-8"><title>Rolecall</title>
 <h1>Rolecall</h1><p>A hub for A2A agents. <a href="/registry/agents">Agents</a>, <a href="/registry/tasks">tasks</a>,

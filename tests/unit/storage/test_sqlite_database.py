@@ -17,7 +17,6 @@ from pathlib import Path, PureWindowsPath
 import pytest
 
 from hub.core.admission.idempotency import names_of
-from hub.schema import MIGRATIONS, newest
 from hub.storage.sqlite.connections import database as database_file
 from hub.storage.sqlite.engine import SqliteEngine
 from rolecall.errors import HubError
@@ -27,6 +26,7 @@ from rolecall.model.ids import START, TaskId, WorkerId
 from rolecall.model.worker import Health, Offer
 from rolecall.protocol.codec import Codec
 from rolecall.protocol.dialects import DIALECTS
+from rolecall.schema import MIGRATIONS, newest
 from tests.contract.words import ANNA, DONE, append, status
 from tests.flow.conftest import say
 from tests.helpers.clock import ManualClock

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from hub.ports.state.pushes import DeliveryRoom
-from hub.schema import MIGRATIONS
 from hub.storage.sqlite import pushes
 from hub.storage.sqlite.connections.database import migrate
 from hub.storage.sqlite.engine import SqliteEngine
+from rolecall.schema import MIGRATIONS
 from tests.contract.pushing import a_config
 from tests.contract.words import ANNA, DONE, admitted, append, text
 

@@ -7,9 +7,9 @@ import sqlite3
 import time
 from pathlib import Path, PurePath
 
-from hub.schema import MIGRATIONS, newest
 from rolecall.errors import StoreError
 from rolecall.model.call import digest
+from rolecall.schema import MIGRATIONS, newest
 from rolecall.system.files import private
 from rolecall.system.locks import lock_file, unlock
 
