@@ -76,7 +76,7 @@ from hub.inbound.middleware.rate_limiter import RateLimiter
 from hub.inbound.middleware.record_first import RecordFirst
 from hub.outbound.answers import AnswerLimits
 from hub.outbound.card_source import HttpCards
-from hub.outbound.client import Client, ClientLimits
+from hub.outbound.client import Client, ClientLimits, trust_of
 from hub.outbound.forwarder import HttpForwarder
 from hub.outbound.resolver import Resolver
 from hub.outbound.webhook import HttpWebhooks
@@ -212,6 +212,7 @@ def problems_of(settings: Settings, agents: Sequence[AgentSetting]) -> Sequence[
         problems.append(tokens.problem or place.why_tokens)
     problems += [f"push_allowed_cidrs: {text!r} is not a network." for text in read_networks(settings.push_allowed_cidrs)[1]]
     problems += refusals(lambda: check_agents(settings, agents, place))
+    problems += refusals(lambda: trust_of(settings.ca_file))
     if (path := settings.audit_log) is not None:
         problems += refusals(lambda: check_audit(path))
     return problems
@@ -267,12 +268,13 @@ async def _running(
     guard, webhook_guard = _guard(settings, place, resolver), _webhook_guard(settings, own_addresses, resolver)
     nowhere = Nowhere() if settings.quarantine else None
     limits = _worker_limits(settings, connections.workers)
+    tls = trust_of(settings.ca_file) if settings.ca_file is not None else None
     async with (
         open_engine(
             _store_url(settings), data_dir=settings.data_dir, clock=clock, disk_reserve=settings.disk_reserve, disk=shares.disk
         ) as engine,
-        Client(nowhere or guard, limits, share=shares.worker_connections, descriptors=descriptors) as client,
-        Client(nowhere or webhook_guard, _WEBHOOK_LIMITS, descriptors=descriptors) as webhook_client,
+        Client(nowhere or guard, limits, share=shares.worker_connections, descriptors=descriptors, tls=tls) as client,
+        Client(nowhere or webhook_guard, _WEBHOOK_LIMITS, descriptors=descriptors, tls=tls) as webhook_client,
     ):
         observer = telemetry.Metrics(
             lambda: chain.from_iterable(engine.registry.everyone()),

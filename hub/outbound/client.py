@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from hub.outbound.connection import ClientConnection, Request, Response
@@ -21,6 +22,7 @@ from hub.outbound.url import BadUrl, ParsedUrl, read_url
 from hub.outbound.worker_guard import NotAllowed
 from hub.ports.shares import Descriptors, Share, Unlimited
 from rolecall.errors import (
+    ConfigError,
     HubError,
     NoDescriptors,
     Overloaded,
@@ -108,7 +110,7 @@ class Client:
         self._share: Share = share or Unlimited()
         self._descriptors = descriptors
         self._limits = limits or ClientLimits()
-        self._tls = tls
+        self._tls = tls  # None: made when it is needed, which takes some 20 ms
         self._pools: dict[tuple[str, str], _Pool] = {}
         self._idle: dict[ClientConnection, tuple[float, _Pool]] = {}
         self._open = 0
@@ -370,7 +372,7 @@ class Client:
 
     def _tls_context(self) -> ssl.SSLContext:
         if self._tls is None:
-            self._tls = ssl.create_default_context()
+            self._tls = trust_of(None)
         return self._tls
 
     def _failure_text(self, error: Exception) -> str:
@@ -390,6 +392,21 @@ class Client:
             self._pools.pop(pool.key, None)
             if self._closed is not None and not self._pools:
                 self._closed.set()
+
+
+def trust_of(ca_file: Path | None) -> ssl.SSLContext:
+    """Whose certificates are accepted: the system's authorities', and those of that file. ConfigError: it holds none, or cannot
+    be read.
+    """
+    context = ssl.create_default_context()
+    if ca_file is None:
+        return context
+    try:
+        context.load_verify_locations(cafile=ca_file)
+    except OSError as error:
+        problem = "holds no certificate in PEM" if isinstance(error, ssl.SSLError) else f"cannot be read ({error.strerror})"
+        raise ConfigError([f"ca_file: {ca_file} {problem}."]) from error
+    return context
 
 
 @lru_cache(maxsize=8192)

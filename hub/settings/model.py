@@ -410,6 +410,10 @@ class Settings(BaseSettings):
     """The key of tls_cert, as a PEM file. It must not be encrypted.
     Whoever can read it can pose as the hub."""
 
+    ca_file: LocalPath | None = Field(None, json_schema_extra={"default": "the system's authorities alone"})
+    """A PEM file of authorities that the hub trusts for workers, agents and webhooks with https, beside the system's.
+    Clients and workers read the variable too, and trust them for an https hub. It is read at the start."""
+
     http2: Switch = False
     """Whether clients with TLS are offered HTTP/2.
     true: such a call takes about half as much processor time again, and a client can take more of it (SECURITY.md)."""

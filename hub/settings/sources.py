@@ -27,7 +27,6 @@ OTHER_VARIABLES = {
     "ROLECALL_HUB": "where clients and workers find the hub",
     "ROLECALL_TOKEN": "the token that clients and workers send",
     "ROLECALL_TOKEN_FILE": "a file that holds that token; it is read again when it changes",
-    "ROLECALL_CA_FILE": "a PEM file of authorities that clients and workers trust for an https hub, beside the system's",
     "ROLECALL_INSTANCE": "a worker's instance name",
     "ROLECALL_ADVERTISE_URL": "the URL under which a worker enrols",
 }
