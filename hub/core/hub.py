@@ -222,6 +222,14 @@ class Hub:
         """The rows of a list, what they are about, what those that are paused ask, and what they have used. ListTooSlow."""
         return self._lists.rows(caller, query)
 
+    def page_of_workspace(self, workspace: str, query: TaskQuery) -> Awaitable[RowList]:
+        """The rows of a list of all callers in it. ListTooSlow."""
+        return self._lists.rows_of_workspace(workspace, query)
+
+    def caller_of(self, workspace: str, task: TaskId) -> Awaitable[Caller]:
+        """Whose task it is, under its id. TaskNotFound."""
+        return self._engine.tasks.caller_of(workspace, task)
+
     def summaries(self, caller: Caller, query: TaskQuery) -> Awaitable[SummaryPage]:
         """Of the tasks whose logs have been deleted. ListTooSlow."""
         return self._lists.summaries(caller, query)

@@ -232,6 +232,7 @@ OWN: dict[tuple[str, str], list[Address]] = {
         Address("GET", "/registry/tasks?cursor={id}", "read", of="token", others="ok"),
         Address("GET", "/registry/tasks?context_id={id}", "read", of="context", others="ok"),
         Address("GET", "/registry/tasks?state=input-required,auth-required&context_id={id}", "read", of="context", others="ok"),
+        Address("GET", "/registry/tasks?all_holders=true&context_id={id}", "operate", of="any context", others="ok"),
     ],
     ("GET", "/registry/summaries"): [
         Address("GET", "/registry/summaries?cursor={id}", "read", of="token", others="ok"),
@@ -242,7 +243,11 @@ OWN: dict[tuple[str, str], list[Address]] = {
         Address("DELETE", "/registry/tasks?context_id={id}", "call", of="context", others="ok"),
         Address("DELETE", "/registry/tasks?holder={id}", "operate", of="holder", others="ok"),
     ],
-    ("DELETE", "/registry/tasks/<task>"): [Address("DELETE", "/registry/tasks/{id}", "call")],
+    ("DELETE", "/registry/tasks/<task>"): [
+        Address("DELETE", "/registry/tasks/{id}", "call"),
+        Address("DELETE", "/registry/tasks/{id}?all_holders=true", "operate", of="any task"),
+    ],
+    ("POST", "/registry/tasks/<task>/cancel"): [Address("POST", "/registry/tasks/{id}/cancel", "operate", of="any task")],
     ("GET", "/registry/tasks/events"): [Address("GET", "/registry/tasks/events", "read", of="feed")],
     ("GET", "/registry/tasks/<task>/events"): [Address("GET", "/registry/tasks/{id}/events", "read")],
     ("GET", "/registry/tasks/<task>/artifacts/<number>"): [

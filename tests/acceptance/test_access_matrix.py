@@ -175,6 +175,22 @@ def test_lists_hold_only_the_callers_own_tasks(world: World, who: str) -> None:
         assert own is None or own in answer.text
 
 
+def test_an_operator_sees_and_cancels_and_erases_the_tasks_of_its_workspace(world: World) -> None:
+    task, other = world.task("owner"), world.task("other")
+    listed = world.ask("admin", "GET", "/registry/tasks?all_holders=true&state=input-required").json()["tasks"]
+    found = {item["id"]: item for item in listed}
+    assert [found[one["id"]]["holder"] for one in (task, other)] == ["anna", "bert"]
+    assert all("question" not in item for item in listed)
+    cancelled = world.ask("admin", "POST", f"/registry/tasks/{task['id']}/cancel").json()
+    assert (cancelled["state"], cancelled["holder"]) == ("canceled", "anna")
+    assert world.result("owner", "tasks/get", {"id": task["id"]})["status"]["state"] == "canceled"
+    again = world.ask("admin", "POST", f"/registry/tasks/{task['id']}/cancel")
+    assert (again.status_code, again.json()["reason"]) == (400, "TASK_NOT_CANCELABLE")
+    path = f"/registry/tasks/{other['id']}"
+    assert [world.ask("admin", "DELETE", path + query).status_code for query in ("", "?all_holders=true")] == [404, 200]
+    assert outcome(world.rpc("other", "tasks/get", {"id": other["id"]})) == "-32001"
+
+
 # --- the hub's own addresses
 
 
@@ -222,6 +238,9 @@ def _own_ids(world: World, row: Address, who: str) -> Ids:
     if row.of == "letter cursor":
         task = world.dead_letter("owner")
         return Ids(None, f"9999999999.0/1/{task}/c", f"9999999999.0/1/{like(task)}/c")
+    if row.of.startswith("any "):  # that of another holder in the workspace is the operator's, too
+        own, unknown = world.task("other"), like(world.kept_task("owner")["id"])
+        return Ids(own[{"any task": "id", "any context": "contextId"}[row.of]], like(unknown), unknown)
     if row.of == "holder":
         return Ids(None, "zoe", "xyz")  # only an operator may name one
     return world.ids(row.of, who, changes=row.method == "DELETE")

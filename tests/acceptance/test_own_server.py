@@ -53,8 +53,8 @@ def get(path: str, headers: str = "") -> bytes:
 
 def refused(hub: HubProcess, reason: str) -> int:
     text = httpx.get(f"{hub.url}/metrics", trust_env=False).text
-    found = re.search(rf'^a2a_hub_refused_total{{reason="{reason}"}} (\S+)$', text, re.MULTILINE)
-    return int(float(found[1])) if found else 0
+    found = re.findall(rf'^a2a_hub_refused_total{{reason="{reason}",workspace="\w*"}} (\S+)$', text, re.MULTILINE)
+    return int(sum(map(float, found)))
 
 
 def test_pipelined_calls_are_answered_in_order(caller: RawClient) -> None:
@@ -134,7 +134,7 @@ def test_connections_beyond_the_limit_are_refused_until_another_closes(hub: HubP
         callers[0].send(get("/metrics"))
         text = callers[0].receive(b"a2a_hub_event_loop_lag_seconds ").decode()
         assert f"\na2a_hub_connections_active {MOST}.0\n" in text
-        assert f'a2a_hub_refused_total{{reason="overloaded"}} {before + 1}.0' in text
+        assert f'a2a_hub_refused_total{{reason="overloaded",workspace=""}} {before + 1}.0' in text
         callers.pop().connection.close()
         wait_for(lambda: _served(hub), 5)
     finally:

@@ -283,6 +283,37 @@ async def test_pages_are_complete_and_stable_among_equal_times(engine: Engine, l
     assert all(len(page.rows) <= limit for page in found)
 
 
+@pytest.mark.parametrize("limit", [1, 3, 20])
+async def test_pages_of_a_workspace_hold_the_tasks_of_all_its_callers(engine: Engine, limit: int) -> None:
+    tasks = [await admitted(engine, (ANNA, BERT)[at % 3 == 0], updated=1_700_000_000.0 + at // 2) for at in range(9)]
+    await admitted(engine, OTHER_ANNA)
+    found = [await engine.tasks.page_of_workspace("default", TaskQuery(limit=limit))]
+    while found[-1].before is not None:
+        found.append(await engine.tasks.page_of_workspace("default", TaskQuery(limit=limit, before=found[-1].before)))
+    rows = [row for page in found for row in page.rows]
+    assert sorted(row.id for row in rows) == sorted(tasks)
+    assert rows == sorted(rows, key=lambda row: (row.updated, row.id), reverse=True)
+    assert {row.caller for row in rows} == {ANNA, BERT}
+    assert {len(page.rows) for page in found[:-1]} <= {limit}
+    assert {page.total for page in found} == {9}
+    only_role = await engine.tasks.page_of_workspace("default", TaskQuery(role="coder", limit=limit))
+    assert (only_role.rows, only_role.total, only_role.before) == ([], 0, None)
+    assert (await engine.tasks.page_of_workspace("nowhere", TaskQuery())).total == 0
+
+
+async def test_a_tasks_caller_is_found_within_its_workspace(store: Store) -> None:
+    engine = await store.open()
+    task, hidden = await admitted(engine, BERT), await admitted(engine, BERT)
+    await append(engine, hidden, message())
+    for again in (False, True):
+        if again:
+            engine = await store.open_again(engine)
+        assert await engine.tasks.caller_of("default", task) == BERT
+        for workspace, one in (("elsewhere", task), ("default", TaskId("unknown")), ("default", hidden)):
+            with pytest.raises(TaskNotFound):
+                await engine.tasks.caller_of(workspace, one)
+
+
 async def test_pages_filter_by_context_role_and_state(engine: Engine) -> None:
     plain = await admitted(engine)
     other_context = await admitted(engine, context="ctx-2")

@@ -20,14 +20,14 @@ from tests.helpers.raw_server import Peer, RawServer, Script, answer
 pytestmark = pytest.mark.real_time
 
 
-def an_agent(told: asyncio.Event) -> Script:
+def an_agent(delivered: asyncio.Event) -> Script:
     """Its card, one completed task for each call, and the receiver of its webhooks."""
 
     async def script(peer: Peer) -> None:
         while (request := await peer.read_request()) is not None:
             body: dict[str, object] = {"name": "Echo", "capabilities": {}, "skills": []}
             if request.line.startswith("POST /hook"):
-                told.set()
+                delivered.set()
             elif request.line.startswith("POST"):
                 task = {"id": "t", "contextId": "c", "kind": "task", "status": {"state": "completed"}}
                 body = {"jsonrpc": "2.0", "id": json.loads(request.body)["id"], "result": task}
@@ -38,10 +38,10 @@ def an_agent(told: asyncio.Event) -> Script:
 
 @pytest.mark.parametrize("trusted", [True, False])
 async def test_the_hub_calls_and_tells_https_servers_whose_authority_it_is_given(tmp_path: Path, trusted: bool) -> None:
-    authority, told = new_authority(tmp_path / "authority"), asyncio.Event()
+    authority, delivered = new_authority(tmp_path / "authority"), asyncio.Event()
     more = {"ca_file": authority.file} if trusted else {}
     async with (
-        RawServer(an_agent(told), tls=authority.certificate().server_context()) as server,
+        RawServer(an_agent(delivered), tls=authority.certificate().server_context()) as server,
         started(tmp_path / "data", push_allowed_hosts="127.0.0.1", **more) as http,
     ):
         offer = {"url": server.url, "boot": "one", "description": "Echo"}
@@ -51,7 +51,7 @@ async def test_the_hub_calls_and_tells_https_servers_whose_authority_it_is_given
         called = (await http.post("/agents/echo/", json=body)).json()
         if trusted:
             assert called["result"]["status"]["state"] == "completed"
-            await asyncio.wait_for(told.wait(), 5)
+            await asyncio.wait_for(delivered.wait(), 5)
         else:
             assert "certificate is not trusted" in called["error"]["message"]
 

@@ -248,11 +248,14 @@ class HubClient:
         since: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
+        all_holders: bool = False,
     ) -> JsonObject:
         """One page: `tasks`, `total` and `next_cursor`, which is the `cursor` of the next page. `state`: one, or several with
-        commas between them. `since`: a time as `updated` has it; tasks that changed then or later.
+        commas between them. `since`: a time as `updated` has it; tasks that changed then or later. `all_holders`: those of the
+        whole workspace, which only operators may list.
         """
         query = {"role": role, "state": state, "context_id": context_id, "since": since, "limit": limit, "cursor": cursor}
+        query |= {"all_holders": "true" if all_holders else None}
         page: JsonObject = await self._link.ask("GET", "/registry/tasks", query=_without_none(query))
         return page
 
@@ -276,9 +279,17 @@ class HubClient:
         found: JsonObject = await self._link.ask("GET", f"/registry/summaries/{quote(task_id, safe='')}")
         return found
 
-    async def erase_task(self, task_id: str) -> None:
-        """Cancel the task if it runs, and delete all that the hub has stored of it. TaskNotFound."""
-        await self._link.ask("DELETE", f"/registry/tasks/{quote(task_id, safe='')}")
+    async def cancel_any_task(self, task_id: str) -> JsonObject:
+        """As `cancel_task`, also for another holder in the workspace, which only operators may. The item of a list."""
+        item: JsonObject = await self._link.ask("POST", f"/registry/tasks/{quote(task_id, safe='')}/cancel", body={})
+        return item
+
+    async def erase_task(self, task_id: str, *, all_holders: bool = False) -> None:
+        """Cancel the task if it runs, and delete all that the hub has stored of it. `all_holders`: also if it is another
+        holder's in the workspace, which only operators may. TaskNotFound.
+        """
+        query = {"all_holders": "true"} if all_holders else {}
+        await self._link.ask("DELETE", f"/registry/tasks/{quote(task_id, safe='')}", query=query)
 
     async def erase_tasks(
         self, *, context_id: str | None = None, holder: str | None = None, ended_by: str | None = None

@@ -54,10 +54,20 @@ class TaskLists:
         async with self._turn(caller.workspace, None):
             page = await self._tasks.page(caller, query)
             questions = {row.id: await self._reader.question(row) for row in page.rows if row.state in PAUSED}
-            ids = [row.id for row in page.rows]
-            usage, below = await self._usage.of_tasks(ids), await self._usage.below(ids)
-            trees = {root: UsageSums([*usage.get(root, ()), *used]).sums for root, used in below.items()}
-            return RowList(page, await self._reader.excerpts(caller, page.rows), questions, usage, trees)
+            return await self._with_usage(page, await self._reader.excerpts(caller, page.rows), questions)
+
+    async def rows_of_workspace(self, workspace: str, query: TaskQuery) -> RowList:
+        """Of all callers in it, without excerpts and questions: what is in a task is its caller's. ListTooSlow."""
+        async with self._turn(workspace, None):
+            return await self._with_usage(await self._tasks.page_of_workspace(workspace, query), {}, {})
+
+    async def _with_usage(
+        self, page: TaskPage, excerpts: Mapping[TaskId, Excerpt], questions: Mapping[TaskId, Question]
+    ) -> RowList:
+        ids = [row.id for row in page.rows]
+        usage, below = await self._usage.of_tasks(ids), await self._usage.below(ids)
+        trees = {root: UsageSums([*usage.get(root, ()), *used]).sums for root, used in below.items()}
+        return RowList(page, excerpts, questions, usage, trees)
 
     async def usage(self, query: UsageQuery) -> Sequence[UsageGroup]:
         """ListTooSlow."""

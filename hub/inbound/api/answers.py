@@ -224,7 +224,8 @@ class TaskItem(Answer):
     has started whose question this is; an answer to either goes on. In a list also `asked`: the beginning of its first message,
     in one line (at most 200 characters); and of one that has failed, or was rejected or canceled, `detail`: what its last
     status says (at most 500), and `reason`: the code, if the hub itself has ended it. They are not there if there is none, or
-    if what they are read from is larger than 32 KiB.
+    if what they are read from is larger than 32 KiB. `holder`: whose it is, where it may be another's than the caller's; then
+    nothing of what is in it is there.
     """
 
     id: str
@@ -235,6 +236,7 @@ class TaskItem(Answer):
     created: Time
     updated: Time
     events: Count
+    holder: str | UnsetType = UNSET
     usage: list[UsageItem] | UnsetType = UNSET
     tree_usage: list[UsageItem] | UnsetType = UNSET
     question: str | UnsetType = UNSET

@@ -236,6 +236,11 @@ Moment = Annotated[
 ]
 
 
+AllHolders = Annotated[
+    bool, Reason("must be true or false"), Field(description="Also of other holders in the workspace, for operators.")
+]
+
+
 class TaskFilter(Query):
     role: str | None = None
     state: States = ()
@@ -245,9 +250,17 @@ class TaskFilter(Query):
     cursor: PageCursor = None
 
 
+class TaskListQuery(TaskFilter):
+    all_holders: AllHolders = False
+
+
 class TaskFeedQuery(FeedQuery):
     role: str | None = None
     state: States = ()
+
+
+class EraseTaskQuery(Query):
+    all_holders: AllHolders = False
 
 
 class EraseQuery(Query):

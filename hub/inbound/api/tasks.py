@@ -31,7 +31,17 @@ from hub.inbound.api.answers import (
 )
 from hub.inbound.api.downloads import DOWNLOAD, download, download_stored
 from hub.inbound.api.operation import operation
-from hub.inbound.api.requests import ArtifactQuery, EraseQuery, LogQuery, Position, Segment, TaskFilter, UsageFilter
+from hub.inbound.api.requests import (
+    ArtifactQuery,
+    EraseQuery,
+    EraseTaskQuery,
+    LogQuery,
+    Position,
+    Segment,
+    TaskFilter,
+    TaskListQuery,
+    UsageFilter,
+)
 from hub.inbound.middleware.audit import recorded
 from hub.inbound.middleware.authentication import caller, may, own_scope, token
 from rolecall.errors import (
@@ -41,10 +51,11 @@ from rolecall.errors import (
     ListTooSlow,
     Overloaded,
     RangeInvalid,
+    TaskNotCancelable,
     TaskNotFound,
 )
 from rolecall.model.a2a import Logged
-from rolecall.model.command import Target, TaskQuery
+from rolecall.model.command import CancelTask, Target, TaskQuery
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.principal import Right
 from rolecall.model.task import Branch, Excerpt, Question, StoredFile, Summary, TaskChange, TaskRow
@@ -59,13 +70,22 @@ _NO_EXCERPT = Excerpt()
 
 def add_tasks(app: Quart, hub: Hub, uses: OpenUses) -> None:
     @app.get("/registry/tasks")
-    @operation("The caller's tasks.")
-    async def tasks(query: TaskFilter) -> Tasks:
-        page, excerpts, questions, usage, trees = await hub.page(caller(), _wanted(query))
+    @operation("The caller's tasks, or for operators those of all holders.")
+    async def tasks(query: TaskListQuery) -> Tasks:
+        if query.all_holders:
+            found = await hub.page_of_workspace(caller(Right.OPERATE).workspace, _wanted(query))
+        else:
+            found = await hub.page(caller(), _wanted(query))
+        page, excerpts, questions, usage, trees = found
         items = [
-            task_item(row, usage.get(row.id, ()), questions.get(row.id), trees.get(row.id, ()), excerpts[row.id])
+            task_item(
+                row, usage.get(row.id, ()), questions.get(row.id), trees.get(row.id, ()), excerpts.get(row.id, _NO_EXCERPT)
+            )
             for row in page.rows
         ]
+        if query.all_holders:
+            for item, row in zip(items, page.rows, strict=True):
+                item.holder = row.caller.name
         return Tasks(tasks=items, total=page.total, next_cursor=page.before)
 
     @app.get("/registry/summaries")
@@ -101,11 +121,22 @@ def add_tasks(app: Quart, hub: Hub, uses: OpenUses) -> None:
 
     @app.delete("/registry/tasks/<task>")
     @operation("Erase a task.", TaskNotFound, right=Right.CALL)
-    async def erase(task: Segment) -> Erased:
+    async def erase(task: Segment, query: EraseTaskQuery) -> Erased:
         with recorded(own_scope(), "erase", task) as facts:
-            erased = await hub.erasure.task(caller(), TaskId(task))
+            owner = await _owner(hub, task) if query.all_holders else caller()
+            erased = await hub.erasure.task(owner, TaskId(task))
             facts["count"] = erased.tasks
         return Erased(*erased)
+
+    @app.post("/registry/tasks/<task>/cancel")
+    @operation("Cancel a task of any holder.", TaskNotFound, TaskNotCancelable, right=Right.OPERATE)
+    async def cancel(task: Segment) -> TaskItem:
+        with recorded(own_scope(), "tasks/cancel", task):
+            owner = await _owner(hub, task)
+            await hub.cancel(owner, CancelTask(Target(), TaskId(task), ()))
+        item = task_item(await hub.task(owner, TaskId(task), Target()), ())
+        item.holder = owner.name
+        return item
 
     @app.get("/registry/tasks/<task>/events")
     @operation("A page of a task's log, as it is stored.", TaskNotFound, Overloaded)
@@ -168,6 +199,11 @@ async def _read_usage(hub: Hub, query: UsageFilter) -> answers.UsageSums:
     return answers.UsageSums(
         sums=[_sum(query.by, group) for group in shown], next_cursor=_cursor(shown[-1].names) if more else None
     )
+
+
+async def _owner(hub: Hub, task: str) -> Caller:
+    """Who in the caller's workspace has the task. Forbidden, TaskNotFound."""
+    return await hub.caller_of(caller(Right.OPERATE).workspace, TaskId(task))
 
 
 def _event(logged: Logged) -> LoggedEvent:

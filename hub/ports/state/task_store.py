@@ -68,6 +68,9 @@ class TaskStore(Protocol):
     async def get(self, caller: Caller, task: TaskId) -> TaskRow:
         """TaskNotFound: unknown, of another caller, or answered by a bare message."""
 
+    async def caller_of(self, workspace: str, task: TaskId) -> Caller:
+        """Whose task it is, in that workspace. TaskNotFound: as `get`."""
+
     async def turns(self, task: TaskId) -> Sequence[Turn]:
         """In the order of their arrival; the first is the one of `admit`."""
 
@@ -80,6 +83,9 @@ class TaskStore(Protocol):
         """Latest update first. It may take long, but delays no other operation of the store; whoever calls it limits how many
         run at once. When it is cancelled it ends.
         """
+
+    async def page_of_workspace(self, workspace: str, query: TaskQuery) -> TaskPage:
+        """`page`, of all callers in it together. It reads as many rows of each of them."""
 
     async def conversation(self, caller: Caller, context: str, role: str | None) -> Conversation | None:
         """The worker that holds that context's newest task; only tasks of `role` if it is given."""

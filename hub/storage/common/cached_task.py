@@ -10,7 +10,7 @@ from hub.storage.common.log_tail import LogTail
 from rolecall.errors import InvalidParams, TaskNotFound
 from rolecall.model.a2a import CONTENT, Event, EventKind, Ids, Logged, TaskState
 from rolecall.model.ids import START, Caller, Cursor, TaskId
-from rolecall.model.task import TaskChange, TaskRow, Turn
+from rolecall.model.task import COUNTED, TaskChange, TaskPage, TaskRow, Turn
 from rolecall.model.value import Value, replace
 
 
@@ -200,6 +200,15 @@ def with_ids(row: TaskRow, ids: Ids) -> TaskRow:
         worker_task=ids.worker_task or row.worker_task,
         worker_context=ids.worker_context or row.worker_context,
     )
+
+
+def merged(parts: Sequence[TaskPage], limit: int) -> TaskPage:
+    """One page of those lists together, of which each page is the beginning with at most that limit."""
+    rows = sorted((row for page in parts for row in page.rows), key=lambda row: (row.updated, row.id), reverse=True)
+    shown = rows[:limit]
+    more = len(rows) > len(shown) > 0 or any(page.before is not None for page in parts)
+    total = min(sum(page.total for page in parts), COUNTED)
+    return TaskPage(shown, total, str(PageMark(shown[-1].updated, shown[-1].id)) if more else None)
 
 
 class PageMark(NamedTuple):

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from hub.ports.clock import Clock
 from hub.ports.shares import Share
-from hub.storage.common.cached_task import CachedTask, PageMark, change_of
+from hub.storage.common.cached_task import CachedTask, PageMark, change_of, merged
 from hub.storage.memory.files import MemoryFiles
 from hub.storage.memory.pushes import MemoryPushes
 from hub.storage.memory.summaries import MemorySummaries
@@ -153,6 +153,12 @@ class MemoryTasks:
     async def get(self, caller: Caller, task: TaskId) -> TaskRow:
         return self._known(task).seen_by(caller)
 
+    async def caller_of(self, workspace: str, task: TaskId) -> Caller:
+        caller = self._known(task).row.caller
+        if caller.workspace != workspace:
+            raise TaskNotFound
+        return (await self.get(caller, task)).caller
+
     async def turns(self, task: TaskId) -> Sequence[Turn]:
         cached = self._tasks.get(task)
         return tuple(cached.turns or ()) if cached is not None else ()
@@ -177,6 +183,10 @@ class MemoryTasks:
         page = rows[: query.limit]
         more = len(rows) > len(page) > 0
         return TaskPage(page, total, str(PageMark(page[-1].updated, page[-1].id)) if more else None)
+
+    async def page_of_workspace(self, workspace: str, query: TaskQuery) -> TaskPage:
+        callers = {cached.row.caller for cached in self._tasks.values() if cached.workspace == workspace}
+        return merged([await self.page(caller, query) for caller in callers], query.limit)
 
     async def conversation(self, caller: Caller, context: str, role: str | None) -> Conversation | None:
         rows = [row for row in self._rows(caller, context, role) if row.worker is not None]

@@ -9,7 +9,7 @@ from typing import Any
 
 from hub.ports.clock import Clock
 from hub.ports.shares import Share
-from hub.storage.common.cached_task import CachedTask, PageMark, change_of
+from hub.storage.common.cached_task import CachedTask, PageMark, change_of, merged
 from hub.storage.common.reserve import Reserve
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.connections.readers import ListReaders, SqliteReader
@@ -442,6 +442,17 @@ class SqliteTasks:
             raise TaskNotFound
         return row_of(rows[0])
 
+    async def caller_of(self, workspace: str, task: TaskId) -> Caller:
+        cached = self._cache.find(task)
+        if cached is not None and cached.workspace == workspace:
+            return cached.seen_by(cached.row.caller).caller
+        rows = await self._reader.rows(
+            "select caller from task where id = ? and workspace = ? and not hidden", (task, workspace)
+        )
+        if not rows:
+            raise TaskNotFound
+        return Caller(workspace, rows[0][0])
+
     async def turns(self, task: TaskId) -> Sequence[Turn]:
         cached = self._cache.find(task)
         if cached is not None and cached.turns is not None:
@@ -459,6 +470,10 @@ class SqliteTasks:
         rows = [row_of(members) for members in found[: query.limit]]
         more = len(found) > len(rows) > 0
         return TaskPage(rows, total, str(PageMark(rows[-1].updated, rows[-1].id)) if more else None)
+
+    async def page_of_workspace(self, workspace: str, query: TaskQuery) -> TaskPage:
+        names = await self._lists.rows("select distinct caller from tally where workspace = ?", (workspace,))
+        return merged([await self.page(Caller(workspace, name), query) for (name,) in names], query.limit)
 
     async def load(self) -> None:
         """Count the bytes of all tasks that an earlier hub has stored."""

@@ -42,12 +42,17 @@ tasks.add_command(history.remove)
     "--limit", type=click.IntRange(1), metavar="N", help=f"At most so many. [default: {_LISTED}; with --all no limit]"
 )
 @click.option("--all", "everything", is_flag=True, help="All of them, also those of which only a summary is left.")
+@history.all_holders("Tasks")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, with the members of the HTTP API.")
 @reaches_hub
-async def list_tasks(hub: HubClient, /, as_json: bool, everything: bool, limit: int | None, **wanted: str | None) -> None:
+async def list_tasks(
+    hub: HubClient, /, as_json: bool, everything: bool, all_holders: bool, limit: int | None, **wanted: str | None
+) -> None:
     """List tasks, the newest change first, with the beginning of what was asked, and why it failed. TOKENS and COST, if any was
     reported: of a task that has started others, what its whole tree has used.
     """
+    if everything and all_holders:
+        raise click.UsageError("--all also lists summaries, which only their holder may. Leave it out, or --all-holders.")
     if everything:
         found = [task async for task in lists.first(limit, lists.tasks(hub, **wanted))]
         left = None if limit is None else limit - len(found)
@@ -55,7 +60,7 @@ async def list_tasks(hub: HubClient, /, as_json: bool, everything: bool, limit: 
         count = f"{counted(len(found), 'task')}, and summaries of {len(kept)} whose logs have been deleted"
         found += kept
     else:
-        found, total = await lists.newest(hub, limit or _LISTED, **wanted)
+        found, total = await lists.newest(hub, limit or _LISTED, all_holders=all_holders, **wanted)
         count = f"{len(found)} of {total if total < COUNTED else f'{COUNTED:,}+'}"
         count += "; --limit shows more, --all everything" if len(found) < total else ""
     if as_json:
@@ -140,9 +145,10 @@ async def save_task(hub: HubClient, task_id: str, folder: Path) -> None:
 
 @tasks.command("cancel")
 @click.argument("task_id")
+@history.all_holders("TASK_ID may be")
 @reaches_hub
-async def cancel_task(hub: HubClient, task_id: str) -> None:
+async def cancel_task(hub: HubClient, task_id: str, all_holders: bool) -> None:
     """Cancel a task."""
-    task_id = await whole_id(hub, task_id)
-    task = await hub.cancel_task(task_id)
-    print_notice(f"{task_id} {task.state}")
+    task_id = await whole_id(hub, task_id, all_holders=all_holders)
+    state = (await hub.cancel_any_task(task_id))["state"] if all_holders else (await hub.cancel_task(task_id)).state
+    print_notice(f"{task_id} {state}")

@@ -69,6 +69,10 @@ def filters(command: _Command) -> _Command:
     return command
 
 
+def all_holders(does: str) -> Callable[[_Command], _Command]:
+    return click.option("--all-holders", is_flag=True, help=f"{does} of all holders in the workspace; for operators.")
+
+
 def _joined(ctx: click.Context, param: click.Parameter, states: tuple[str, ...]) -> str | None:
     return ",".join(states) or None
 
@@ -107,6 +111,7 @@ async def export(hub: HubClient, /, with_summaries: bool, **wanted: str | None) 
 @click.option(
     "--older-than", "ended_by", type=_Since(), metavar="TIME", help="Those that ended longer ago than 3d, or before a date."
 )
+@all_holders("TASK_ID may be")
 @click.option("--yes", is_flag=True, help="Do not ask before several tasks are erased.")
 @reaches_hub
 async def remove(
@@ -115,6 +120,7 @@ async def remove(
     context_id: str | None,
     holder: str | None,
     ended_by: str | None,
+    all_holders: bool,
     yes: bool,
 ) -> None:
     """Erase tasks: log, messages, push configs, summaries. What runs is canceled first, but --older-than leaves it. Nothing can
@@ -122,9 +128,11 @@ async def remove(
     """
     if bool(task_ids) == any(value is not None for value in (context_id, holder, ended_by)):
         raise click.UsageError("Name what to erase: task ids, or --context-id, --holder or --older-than.")
+    if all_holders and not task_ids:
+        raise click.UsageError("--all-holders is for task ids. All tasks of a holder: --holder.")
     for task_id in task_ids:
-        task_id = await whole_id(hub, task_id)
-        await hub.erase_task(task_id)
+        task_id = await whole_id(hub, task_id, all_holders=all_holders)
+        await hub.erase_task(task_id, all_holders=all_holders)
         print_notice(f"erased {task_id}")
     if task_ids:
         return

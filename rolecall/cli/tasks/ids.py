@@ -18,7 +18,7 @@ _LOOKED_AT = 1_000
 _FULL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-async def whole_id(hub: HubClient, text: str, **wanted: str | None) -> str:
+async def whole_id(hub: HubClient, text: str, **wanted: str | bool | None) -> str:
     """The id of the one task whose id begins or ends with `text`, among the newest. Whatever cannot be a part of an id is one
     that a caller chose, and stays as it is. UsageError: it fits several.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from rolecall.model.a2a import JsonObject
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _PAGE = 100
 
 
-async def tasks(hub: HubClient, **wanted: str | None) -> AsyncIterator[JsonObject]:
-    """All of the caller's tasks, page by page. One that changes meanwhile comes once."""
+async def tasks(hub: HubClient, **wanted: str | bool | None) -> AsyncIterator[JsonObject]:
+    """All of the tasks that are wanted, page by page. One that changes meanwhile comes once."""
     seen = set[str]()
     async for task in _all_pages(hub.tasks, "tasks", wanted):
         if task["id"] not in seen:
@@ -22,12 +22,14 @@ async def tasks(hub: HubClient, **wanted: str | None) -> AsyncIterator[JsonObjec
             yield task
 
 
-async def newest(hub: HubClient, limit: int, **wanted: str | None) -> tuple[list[JsonObject], int]:
-    """So many of the caller's tasks, and how many there are."""
+async def newest(
+    hub: HubClient, limit: int, *, all_holders: bool = False, **wanted: str | None
+) -> tuple[list[JsonObject], int]:
+    """So many of the tasks that are wanted, and how many there are."""
     found: dict[str, JsonObject] = {}
     cursor = None
     while True:
-        page = await hub.tasks(limit=min(limit - len(found), _PAGE), cursor=cursor, **wanted)
+        page = await hub.tasks(limit=min(limit - len(found), _PAGE), cursor=cursor, all_holders=all_holders, **wanted)
         found |= {task["id"]: task for task in page["tasks"]}
         cursor = page.get("next_cursor")
         if len(found) >= limit or not cursor:
@@ -50,7 +52,7 @@ def summaries(hub: HubClient, **wanted: str | None) -> AsyncIterator[JsonObject]
 
 
 async def _all_pages(
-    read: Callable[..., Awaitable[JsonObject]], member: str, wanted: dict[str, str | None]
+    read: Callable[..., Awaitable[JsonObject]], member: str, wanted: Mapping[str, str | bool | None]
 ) -> AsyncIterator[JsonObject]:
     cursor = None
     while True:

@@ -73,27 +73,44 @@ def _width(name: str, column: Sequence[str]) -> int:
 def _wide(tasks: Sequence[JsonObject], *, used: bool) -> _Table:
     rows = [
         (
-            *(task["id"], task["role"], task.get("worker") or "—", task["state"], str(task["events"]), took(task)),
+            *(
+                task["id"],
+                *_holder(task),
+                task["role"],
+                task.get("worker") or "—",
+                task["state"],
+                str(task["events"]),
+                took(task),
+            ),
             *(figures_of(_usage(task)) if used else ()),
             local_time(task["updated"]),
         )
         for task in tasks
     ]
-    return ("TASK", "ROLE", "WORKER", "STATE", "EVENTS", "TOOK", *(FIGURES if used else ()), "UPDATED"), rows
+    return ("TASK", *_whose(tasks), "ROLE", "WORKER", "STATE", "EVENTS", "TOOK", *(FIGURES if used else ()), "UPDATED"), rows
 
 
 def _short(tasks: Sequence[JsonObject], *, used: bool, worker: bool = True, updated: bool = True) -> _Table:
     """With the ends of ids, and without what is left out of a row that has little room."""
     rows = [
         (
-            *(task["id"][-_END:], (worker and task.get("worker")) or task["role"], task["state"], took(task)),
+            *(task["id"][-_END:], *_holder(task), (worker and task.get("worker")) or task["role"], task["state"], took(task)),
             *(figures_of(_usage(task)) if used else ()),
             *((local_time(task["updated"], short=True),) if updated else ()),
         )
         for task in tasks
     ]
-    head = ("TASK", "WORKER" if worker else "ROLE", "STATE", "TOOK", *(FIGURES if used else ()))
+    head = ("TASK", *_whose(tasks), "WORKER" if worker else "ROLE", "STATE", "TOOK", *(FIGURES if used else ()))
     return (*head, "UPDATED") if updated else head, rows
+
+
+def _holder(task: JsonObject) -> tuple[str, ...]:
+    """In a list of all holders."""
+    return (str(task["holder"]),) if "holder" in task else ()
+
+
+def _whose(tasks: Sequence[JsonObject]) -> tuple[str, ...]:
+    return ("HOLDER",) if any("holder" in task for task in tasks) else ()
 
 
 def _usage(task: JsonObject) -> Sequence[JsonObject]:

@@ -80,6 +80,28 @@ def test_a_terminal_shows_the_table_of_the_page(
     assert capsys.readouterr().out == LISTED
 
 
+def test_an_operator_lists_cancels_and_erases_tasks_of_all_holders(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = {"tasks": [{**row("0a0b-1", "working"), "holder": "anna"}, {**row("0a0b-2"), "holder": "bert"}], "total": 2}
+    hub.on("GET /registry/tasks", Response({**page, "next_cursor": None}))
+    hub.on("POST /registry/tasks/0a0b-1/cancel", Response(row("0a0b-1", "canceled")))
+    hub.on("DELETE /registry/tasks/0a0b-2", Response({"erased": 1, "more": False}))
+    assert run(["tasks", "ls", "--all-holders"]) == 0
+    assert [line.split()[:3] for line in capsys.readouterr().out.splitlines()] == [
+        ["TASK", "HOLDER", "ROLE"],
+        ["0a0b-1", "anna", "echo"],
+        ["0a0b-2", "bert", "echo"],
+    ]
+    assert run(["tasks", "cancel", "0b-1", "--all-holders"]) == 0
+    assert run(["tasks", "rm", "0b-2", "--all-holders"]) == 0
+    assert capsys.readouterr().err == "0a0b-1 canceled\nerased 0a0b-2\n"
+    lists = [request.query for request in hub.requests if request.path == "/registry/tasks"]
+    assert all("all_holders=true" in query for query in [*lists, hub.requests[-1].query])
+    assert run(["tasks", "ls", "--all-holders", "--all"]) == 2
+    assert run(["tasks", "rm", "--all-holders", "--holder", "anna"]) == 2
+
+
 @pytest.mark.parametrize(("since", "ago"), [("90s", 90), ("30m", 1800), ("12h", 43_200), ("7d", 604_800), ("2w", 1_209_600)])
 def test_since_can_be_a_duration_until_now(hub: ScriptedHub, since: str, ago: float) -> None:
     plan_pages(hub)

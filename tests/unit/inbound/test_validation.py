@@ -206,6 +206,7 @@ def test_every_member_that_can_be_refused_has_a_reason() -> None:
     texts = {
         "AgentFilter": ("role", "skill", "tag", "capability", "label", "q", "cursor"),
         "TaskFilter": ("role", "context_id", "cursor"),
+        "TaskListQuery": ("role", "context_id", "cursor"),
         "TaskFeedQuery": ("role",),
         "Conditions": ("range", "if_range", "etag"),
         "ArtifactQuery": ("range", "if_range", "etag"),

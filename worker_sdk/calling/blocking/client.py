@@ -258,12 +258,16 @@ class HubClient:
         since: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
+        all_holders: bool = False,
     ) -> JsonObject:
         """One page: `tasks`, `total` and `next_cursor`, which is the `cursor` of the next page. `state`: one, or several with
-        commas between them. `since`: a time as `updated` has it; tasks that changed then or later.
+        commas between them. `since`: a time as `updated` has it; tasks that changed then or later. `all_holders`: those of the
+        whole workspace, which only operators may list.
         """
         return self._thread.run(
-            self._hub.tasks(role=role, state=state, context_id=context_id, since=since, limit=limit, cursor=cursor)
+            self._hub.tasks(
+                role=role, state=state, context_id=context_id, since=since, limit=limit, cursor=cursor, all_holders=all_holders
+            )
         )
 
     def summaries(
@@ -285,9 +289,15 @@ class HubClient:
         """What is left of a task whose log has been deleted: role, worker, state and times. TaskNotFound."""
         return self._thread.run(self._hub.summary(task_id))
 
-    def erase_task(self, task_id: str) -> None:
-        """Cancel the task if it runs, and delete all that the hub has stored of it. TaskNotFound."""
-        return self._thread.run(self._hub.erase_task(task_id))
+    def cancel_any_task(self, task_id: str) -> JsonObject:
+        """As `cancel_task`, also for another holder in the workspace, which only operators may. The item of a list."""
+        return self._thread.run(self._hub.cancel_any_task(task_id))
+
+    def erase_task(self, task_id: str, *, all_holders: bool = False) -> None:
+        """Cancel the task if it runs, and delete all that the hub has stored of it. `all_holders`: also if it is another
+        holder's in the workspace, which only operators may. TaskNotFound.
+        """
+        return self._thread.run(self._hub.erase_task(task_id, all_holders=all_holders))
 
     def erase_tasks(self, *, context_id: str | None = None, holder: str | None = None, ended_by: str | None = None) -> int:
         """The same for all tasks of a conversation, or of a holder of tokens, which only operators may. `ended_by`: only those
