@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from tests.acceptance.test_cards_by_url import AGENT, CARD
 from tests.helpers.client import call, text_message
+from tests.helpers.pages import Shell, blocks_of
 from tests.helpers.processes import HubProcess, Process, free_port, is_live, start_hub, wait_for
 
 NAMED_HUB = (sys.executable, "-m", "tests.acceptance.two_addresses")
@@ -51,6 +53,10 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "rolecall.toml"
 
 
+def _all_live(url: str, names: set[str]) -> bool:
+    return all(is_live(url, name) for name in names)
+
+
 def serve(file: Path, argv: tuple[str, ...] = ()) -> HubProcess:
     return start_hub(file.with_name("hub"), argv=argv, config=file)
 
@@ -83,6 +89,23 @@ def test_a_configured_agent_is_live_while_it_runs_and_back_when_it_runs_again(tm
             hub.kill9()
             with serve(file) as again:
                 assert asked(again, "parrot") == "echo: hello"
+
+
+def test_the_commands_of_the_page_hold_the_agents_of_its_file(tmp_path: Path, card: Path) -> None:
+    page, shell, port = blocks_of("docs/howto/agents-that-do-not-enrol.md"), Shell(tmp_path), free_port()
+    planner, coder = free_port(), free_port()
+    shell.env |= {"ROLECALL_PORT": str(port), "ROLECALL_HUB": f"http://127.0.0.1:{port}"}
+    (tmp_path / "key").write_text("s3cret")
+    text = page["file"].replace("planner.internal:9000", f"127.0.0.1:{planner}").replace("/run/secrets/coder", "key")
+    (tmp_path / "rolecall.toml").write_text(text.replace("https://agents.example.com/coder", f"http://127.0.0.1:{coder}"))
+    validate, start, listed = page["start"].splitlines()
+    with start_agent(card, planner), start_agent(card, coder, token="s3cret"):
+        validated = shell.run(validate)
+        assert validated.returncode == 0, validated.stderr
+        with shell.process(start, "hub.log") as hub:
+            names = {"coder:example", f"planner:127.0.0.1-{planner}"}
+            hub.wait_until(partial(_all_live, shell.env["ROLECALL_HUB"], names))
+            assert {":".join(row.split()[:2]) for row in shell.run(listed).stdout.splitlines()[1:]} == names
 
 
 def test_sighup_reads_the_agents_again_and_nothing_else(file: Path, card: Path) -> None:

@@ -12,15 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.pages import blocks_of
 from tests.helpers.processes import ROOT, Process, environment, wait_for
 from tests.helpers.reachable_hubs import ReachableHub, reachable_hubs
 from tests.helpers.tools import sdk_python
 
-README = (ROOT / "README.md").read_text()
-CODE_PARTS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-SCRIPTS = [text for language, text in CODE_PARTS if language == "python"]
-SHELL = [text for language, text in CODE_PARTS if not language]
-WORKER, STREAMING, CALL, OTHER_CLIENT = SCRIPTS
+PAGE = blocks_of("README.md")
 
 
 @pytest.fixture(scope="module", params=reachable_hubs())
@@ -33,10 +30,12 @@ def hub_access(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 def workers(hub_access: ReachableHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("workers")
     demos = [f"rolecall.cli.demo:{name}" for name in ("echo", "storyteller")]
-    scripts = {"shouter.py": WORKER, "researcher.py": STREAMING}
+    scripts = {"shouter.py": PAGE["worker"], "researcher.py": PAGE["streaming"]}
     for name, text in scripts.items():
         (folder / name).write_text(text)
-    commands = [[rolecall(), "worker", "run", demo] for demo in demos] + [[sys.executable, folder / name] for name in scripts]
+    commands = [(rolecall(), "worker", "run", demo) for demo in demos] + [
+        (sys.executable, str(folder / name)) for name in scripts
+    ]
     running = [
         Process(argv, log=folder / f"{n}.log", env={**hub_access.for_workers, "ROLECALL_INSTANCE": "readme"})
         for n, argv in enumerate(commands)
@@ -62,23 +61,19 @@ def run(hub_access: ReachableHub, *argv: str) -> str:
     return done.stdout
 
 
-def shell_line(beginning: str) -> str:
-    return next(block for block in SHELL if beginning in block)
-
-
 def test_the_two_setup_commands_are_make_targets() -> None:
-    named = re.findall(r"^make (\w+)", shell_line("make run"), re.MULTILINE)
+    named = re.findall(r"^make (\w+)", PAGE["setup"], re.MULTILINE)
     assert named == ["run", "test"]
     makefile = (ROOT / "Makefile").read_text()
     assert all(f"\n{target}:" in makefile for target in named)
 
 
 def test_the_worker_has_eight_lines() -> None:
-    assert len([line for line in WORKER.splitlines() if line]) == 8
+    assert len([line for line in PAGE["worker"].splitlines() if line]) == 8
 
 
 def test_the_first_commands_work(hub_access: ReachableHub, workers: None) -> None:
-    source, *commands = shell_line("rolecall send echo").strip().splitlines()
+    source, *commands = PAGE["try"].strip().splitlines()
     assert source == "source .venv/bin/activate"
     answers = [run(hub_access, "bash", "-c", command) for command in commands]
     assert answers[0] == "hello\n"
@@ -87,16 +82,16 @@ def test_the_first_commands_work(hub_access: ReachableHub, workers: None) -> Non
 
 
 def test_the_command_line_calls_the_worker(hub_access: ReachableHub, workers: None) -> None:
-    assert run(hub_access, "bash", "-c", shell_line("rolecall send shouter")) == "ANY AGENT, ANY FRAMEWORK \n"
+    assert run(hub_access, "bash", "-c", PAGE["send"]) == "ANY AGENT, ANY FRAMEWORK \n"
 
 
 def test_python_calls_the_worker(hub_access: ReachableHub, workers: None) -> None:
-    assert run(hub_access, sys.executable, "-c", CALL) == "PIECE BY PIECE ANY AGENT, ANY FRAMEWORK \n"
+    assert run(hub_access, sys.executable, "-c", PAGE["call"]) == "PIECE BY PIECE ANY AGENT, ANY FRAMEWORK \n"
 
 
 def test_the_worker_runs_by_the_command_line_too(hub_access: ReachableHub, tmp_path: Path) -> None:
     """What stands under `if __name__ == "__main__"` is for scripts. The worker must not run twice."""
-    (tmp_path / "shouter.py").write_text(WORKER)
+    (tmp_path / "shouter.py").write_text(PAGE["worker"])
     argv = [rolecall(), "worker", "run", "shouter:worker", "--instance", "loaded"]
     with Process(argv, log=tmp_path / "log", env=hub_access.for_workers, cwd=tmp_path) as loaded:
         wait_for(lambda: hub_access.shows("shouter:loaded"))
@@ -105,13 +100,13 @@ def test_the_worker_runs_by_the_command_line_too(hub_access: ReachableHub, tmp_p
 
 
 def test_curl_calls_the_worker(hub_access: ReachableHub, workers: None) -> None:
-    answer = run(hub_access, "bash", "-c", shell_line("curl").replace("http://127.0.0.1:8420", hub_access.url))
+    answer = run(hub_access, "bash", "-c", PAGE["curl"].replace("http://127.0.0.1:8420", hub_access.url))
     assert '"text":"HELLO "' in answer
 
 
 def test_a_stock_client_calls_the_worker(hub_access: ReachableHub, workers: None) -> None:
-    python = sdk_python("0.3")
-    assert run(hub_access, str(python), "-c", OTHER_CLIENT.replace("http://127.0.0.1:8420", hub_access.url)) == "HELLO THERE \n"
+    script = PAGE["other-client"].replace("http://127.0.0.1:8420", hub_access.url)
+    assert run(hub_access, str(sdk_python("0.3")), "-c", script) == "HELLO THERE \n"
 
 
 def test_the_streaming_worker_asks_and_continues(hub_access: ReachableHub, workers: None) -> None:
