@@ -9,6 +9,9 @@ from rolecall.model.a2a import EventKind, JsonObject
 from rolecall.model.card import USAGE_EXTENSION
 from rolecall.model.usage import UsageSums, read_reports
 
+_PLAIN = {"kind", "text"}
+"""Members of a text part that has nothing but its text. A last chunk may be one without text, which adds nothing."""
+
 
 class TaskFold:
     """The task after the events so far. What an event costs does not depend on how many came before it: messages and artifacts
@@ -123,7 +126,9 @@ def _extend(known: JsonObject, more: JsonObject) -> None:
     parts = known.get("parts")
     if parts is None:
         parts = []
-    parts.extend(more.get("parts") or ())
+    added: Sequence[JsonObject] = more.get("parts") or ()
+    if not (len(added) == 1 and added[0].get("text") == "" and added[0].keys() <= _PLAIN):
+        parts.extend(added)
     metadata = _merged(known.get("metadata"), more.get("metadata"))
     known.update(more)
     known["parts"] = parts

@@ -399,14 +399,17 @@ def _with_hub_ids(message: JsonObject, ids: Ids) -> JsonObject:
 
 
 def _missing_artifacts(known: JsonObject, seen: JsonObject, ids: Ids) -> list[Update]:
-    """The parts after those that the fold has, by position. An artifact that begins differently was replaced."""
+    """The parts after those that the fold has, by position. An artifact that begins differently was replaced. Empty texts do
+    not count: the log has some that the worker's task has not, in place of no parts.
+    """
+    empty = DIALECTS[ids.log_dialect].words.text_part("")
     have = {artifact.get("artifactId"): artifact for artifact in artifacts_of(known)}
     updates: list[Update] = []
     for artifact in artifacts_of(seen):
         old = have.get(artifact.get("artifactId"))
         if old == artifact:
             continue
-        parts, old_parts = artifact["parts"], (old or {}).get("parts") or []
+        parts, old_parts = _without(empty, artifact["parts"]), _without(empty, (old or {}).get("parts") or [])
         grown = old is not None and len(parts) > len(old_parts) and parts[: len(old_parts)] == old_parts
         if old is not None and parts == old_parts:
             continue
@@ -419,6 +422,10 @@ def _missing_artifacts(known: JsonObject, seen: JsonObject, ids: Ids) -> list[Up
         }
         updates.append(Update(EventKind.ARTIFACT, None, document))
     return updates
+
+
+def _without(empty: JsonObject, parts: list[JsonObject]) -> list[JsonObject]:
+    return [part for part in parts if part != empty]
 
 
 def _missing_usage(known: TaskFold, seen: JsonObject, reports: Reports) -> Reports:

@@ -137,7 +137,8 @@ class StreamReader:
         if event["kind"] != "task":
             self.cursors.append(cursor)
             parts = event.get("artifact", {}).get("parts", [])
-            self.numbers += [int(part["text"].partition(" ")[0]) for part in parts]
+            # The last chunk of a text is empty.
+            self.numbers += [int(part["text"].partition(" ")[0]) for part in parts if part["text"]]
 
 
 class ReaderGroup:

@@ -194,5 +194,12 @@ def chunk(text: str, append: bool = True, task_id: str = "wt", position: str | N
     return read_result(document, position=position)
 
 
+def last_chunk(append: bool = True) -> WorkerEvent:
+    """Without parts, as workers of the SDK ended a streamed text before."""
+    artifact: dict[str, Any] = {"artifactId": "a", "parts": []}
+    document = {"kind": "artifact-update", "taskId": "wt", "contextId": "wc", "artifact": artifact, "append": append}
+    return read_result({**document, "lastChunk": True})
+
+
 def message(text: str) -> WorkerEvent:
     return read_result({"kind": "message", "role": "agent", "messageId": "a1", "parts": [{"kind": "text", "text": text}]})

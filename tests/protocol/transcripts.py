@@ -35,12 +35,12 @@ from rolecall.protocol.rest import read_route
 from rolecall.protocol.text.jsontext import dump
 from rolecall.protocol.v0_3.events import read_result
 from tests.flow.conftest import CALLER, FILE_URLS, System, open_system
-from tests.helpers.scripted import chunk, status, task
+from tests.helpers.scripted import chunk, last_chunk, status, task
 from tests.protocol.golden_files import write_transcript
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _KEPT = (b"content-type", b"allow", b"retry-after", b"a2a-extensions", b"x-a2a-extensions")
-_DONE = (task(), chunk("one ", append=False), chunk("two"), status("completed", "Done."))
+_DONE = (task(), chunk("one ", append=False), chunk("two"), last_chunk(), status("completed", "Done."))
 _FILE, _CONTENT = FileId("0" * 31 + "1"), b"content"
 _HOOK = {"id": "p", "url": "http://127.0.0.1:9/hook", "token": "t"}
 

@@ -285,6 +285,8 @@ def artifact_of(document: JsonObject, found: Mapping[str, File]) -> Artifact:
     are joined. `found`: files by reference, by their urls.
     """
     parts: Sequence[JsonObject] = document.get("parts") or ()
+    # An empty text may stand for no parts, as in a last chunk.
+    parts = [part for part in parts if part.get("text") != ""] or parts[:1]
     if (joined := joined_file(parts)) is not None:
         parts = (joined,)
     name, description = str(document.get("name") or ""), str(document.get("description") or "")

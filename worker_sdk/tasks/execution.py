@@ -365,9 +365,11 @@ class Execution:
             self._update({"artifactId": self._text_id, "parts": [{"kind": "text", "text": piece}]}, append=append, last=False)
 
     def _close_text(self) -> None:
-        """The last chunk is only known when none follows, so it has no parts: holding back each chunk would add latency."""
+        """The last chunk is only known when none follows, so it has no text: holding back each chunk would add latency. It has
+        a part all the same, as A2A demands, and common clients read it.
+        """
         if self._text_id is not None:
-            self._update({"artifactId": self._text_id, "parts": []}, append=True, last=True)
+            self._update({"artifactId": self._text_id, "parts": [{"kind": "text", "text": ""}]}, append=True, last=True)
             self._text_id = None
 
     async def _put_artifact(self, artifact: Artifact | File) -> None:

@@ -25,14 +25,14 @@ _MEDIA_TYPES = MimeTypes()
 
 def download_of(artifact: Artifact, number: int, part: int | None, file_in: FileIn = lambda url: None) -> Download:
     """`number`: of the artifact. `part`: one of its parts; None: the artifact has one, or parts that are one text or the pieces
-    of one file. `file_in`: the file of the hub that a url names. InvalidParams.
+    of one file, beside empty texts. `file_in`: the file of the hub that a url names. InvalidParams.
     """
     parts = artifact.parts
     if part is not None:
         if not 1 <= part <= len(parts):
             raise InvalidParams(f"The artifact has {len(parts)} parts, and no part {part}.")
         parts = (parts[part - 1],)
-    elif not _is_one(parts):
+    elif not _is_one(parts := tuple(one for one in parts if one.kind is not PartKind.TEXT or one.value) or parts):
         raise InvalidParams(f"The artifact has {len(parts)} parts of different kinds. Ask for one of them: ?part=1.")
     first = parts[0]
     media = first.media_type or _USUAL[first.kind]

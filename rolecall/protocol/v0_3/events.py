@@ -9,7 +9,7 @@ from rolecall.model.content import Part, PartKind
 from rolecall.protocol.v0_3 import VERSION
 from rolecall.protocol.v0_3.parts import find_kind, write_part
 from rolecall.protocol.v0_3.shape import read_state, state_name
-from rolecall.protocol.v0_3.words import AGENT
+from rolecall.protocol.v0_3.words import AGENT, text_part
 from rolecall.protocol.workers.events import Malformed, WorkerEventReader
 
 _KINDS = {kind.value: kind for kind in EventKind}
@@ -65,6 +65,7 @@ _READER = WorkerEventReader(
     frozenset({"user", AGENT}),
     read_state,
     state_name,
+    text_part,
     _mend_part,
     marks=True,
 )

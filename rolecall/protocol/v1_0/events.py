@@ -7,7 +7,7 @@ from typing import Any
 from rolecall.model.a2a import EventKind, JsonObject, WorkerEvent
 from rolecall.protocol.v1_0 import VERSION
 from rolecall.protocol.v1_0.shape import contents_of, read_state, state_name
-from rolecall.protocol.v1_0.words import AGENT
+from rolecall.protocol.v1_0.words import AGENT, text_part
 from rolecall.protocol.workers.events import Malformed, WorkerEventReader
 
 _MEMBERS = {
@@ -44,4 +44,13 @@ def _check_part(part: JsonObject) -> None:
         raise Malformed("a part without exactly one content")
 
 
-_READER = WorkerEventReader(VERSION, AGENT, frozenset({"ROLE_USER", AGENT}), read_state, state_name, _check_part, omits=True)
+_READER = WorkerEventReader(
+    VERSION,
+    AGENT,
+    frozenset({"ROLE_USER", AGENT}),
+    read_state,
+    state_name,
+    text_part,
+    _check_part,
+    omits=True,
+)

@@ -27,8 +27,8 @@ class WorkerEventReader(Value, frozen=True):
     """Reads a document whose kind is known. The fields are what differs between dialects.
 
     `agent` is the agent's role, `roles` all roles. `state` reads the name of a state, UNKNOWN for an unknown name; `state_name`
-    writes it. `mend_part` mends a part. `marks`: documents have a member with their kind, else they must not. `omits`: the
-    dialect may leave out an empty list.
+    writes it. `text_part` writes a part, `mend_part` mends one. `marks`: documents have a member with their kind, else they
+    must not. `omits`: the dialect may leave out an empty list.
     """
 
     dialect: str
@@ -36,6 +36,7 @@ class WorkerEventReader(Value, frozen=True):
     roles: frozenset[str]
     state: Callable[[str], TaskState]
     state_name: Callable[[TaskState], str]
+    text_part: Callable[[str], JsonObject]
     mend_part: Callable[[JsonObject], None]
     marks: bool = False
     omits: bool = False
@@ -128,6 +129,9 @@ class WorkerEventReader(Value, frozen=True):
             parts = holder["parts"] = []
         if not isinstance(parts, list) or len(parts) > _MAX_ITEMS:
             raise Malformed(f"{where}.parts is not a list")
+        if not parts:
+            # A2A says that there is one, and common clients read it unasked. The event keeps its place in the log.
+            parts.append(self.text_part(""))
         for part in parts:
             if not isinstance(part, dict):
                 raise Malformed(f"{where}.parts holds something that is not an object")

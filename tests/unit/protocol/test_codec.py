@@ -158,6 +158,33 @@ def test_a_repeated_task_without_news_adds_nothing() -> None:
     assert len(log) == 2
 
 
+def test_a_last_chunk_without_parts_is_an_empty_text_that_adds_nothing() -> None:
+    log = logged(task(), artifact("a", "x"), artifact("a", append=True))
+    assert parse(log[-1].event.body)["artifact"]["parts"] == [{"kind": "text", "text": ""}]
+    assert texts(folded(log)) == [["x"]]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "seen", "missing"),
+    [
+        ([("x",), ()], ("x",), []),
+        ([("x",), ()], ("x", ""), []),
+        ([("x",), ()], ("x", "y"), [(["y"], True)]),
+        ([()], ("y",), [(["y"], True)]),
+        ([()], ("", "y"), [(["y"], True)]),
+        ([()], (), []),
+    ],
+)
+def test_empty_texts_count_in_no_comparison(
+    chunks: list[tuple[str, ...]], seen: tuple[str, ...], missing: list[tuple[list[str], bool]]
+) -> None:
+    log = logged(task(), *(artifact("a", *texts, append=at > 0) for at, texts in enumerate(chunks)))
+    parts = [{"kind": "text", "text": text} for text in seen]
+    found = fold_of(log).missing(task("working", artifacts=[{"artifactId": "a", "parts": parts}]), IDS, gap=False).events
+    updates = [parse(event.body) for event in found]
+    assert [([part["text"] for part in one["artifact"]["parts"]], one["append"]) for one in updates] == missing
+
+
 def test_an_artifact_that_was_replaced_is_replaced() -> None:
     log = logged(
         task(),

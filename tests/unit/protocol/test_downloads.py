@@ -47,6 +47,13 @@ def test_texts_are_one_text_and_the_pieces_of_a_file_one_file() -> None:
     assert file_of(*PIECES) == Download("a.bin", "application/octet-stream", b"abc")
 
 
+def test_an_empty_text_beside_a_file_counts_for_nothing() -> None:
+    file = Part(PartKind.RAW, "YWI=", "a.bin")
+    assert file_of(Part(PartKind.TEXT, ""), file) == file_of(file)
+    assert file_of(Part(PartKind.TEXT, "")).content == b""
+    assert file_of(Part(PartKind.TEXT, ""), file, part=1).content == b""
+
+
 @pytest.mark.parametrize(
     "parts",
     [

@@ -105,10 +105,19 @@ def test_unknown_members_are_kept(log_dialect: str) -> None:
 
 
 def test_an_empty_list_may_be_left_out_in_1_0_and_not_in_0_3() -> None:
-    assert read_in("1.0", "artifact-update", taskId="wt", artifact={"artifactId": "a"})["artifact"]["parts"] == []
-    assert read_in("1.0", "message", messageId="m", role="ROLE_AGENT")["parts"] == []
+    assert read_in("1.0", "artifact-update", taskId="wt", artifact={"artifactId": "a"})["artifact"]["parts"] == [{"text": ""}]
+    assert read_in("1.0", "message", messageId="m", role="ROLE_AGENT")["parts"] == [{"text": ""}]
     with pytest.raises(Malformed, match=r"artifact\.parts is not a list"):
         read_in("0.3", "artifact-update", taskId="wt", artifact={"artifactId": "a"})
+
+
+@pytest.mark.parametrize(("log_dialect", "empty"), [("0.3", {"kind": "text", "text": ""}), ("1.0", {"text": ""})])
+def test_what_has_no_parts_gets_one_that_is_empty(log_dialect: str, empty: JsonObject) -> None:
+    bare: JsonObject = {"artifactId": "a", "parts": []}
+    assert read_in(log_dialect, "artifact-update", taskId="wt", artifact={**bare})["artifact"]["parts"] == [empty]
+    status = {"state": "working", "message": {"parts": []}}
+    document = read_in(log_dialect, "task", id="wt", status=status, artifacts=[{**bare}])
+    assert document["artifacts"][0]["parts"] == document["status"]["message"]["parts"] == [empty]
 
 
 @pytest.mark.parametrize("log_dialect", LOG_DIALECTS)

@@ -208,3 +208,10 @@ def test_the_pieces_of_a_file_in_an_older_log_are_joined() -> None:
     parts = [piece(1, b"abc"), piece(2, b"d")]
     assert artifact_of({"parts": parts}, {}).raw == b"abcd"
     assert artifact_of({"parts": parts[:1]}, {}).raw == b"abc"
+
+
+def test_an_empty_text_beside_a_file_does_not_hide_it() -> None:
+    empty = {"kind": "text", "text": ""}
+    file = {"kind": "file", "file": {"bytes": "YWJj"}}
+    assert artifact_of({"parts": [empty, file]}, {}).raw == artifact_of({"parts": [file, empty]}, {}).raw == b"abc"
+    assert artifact_of({"parts": [empty]}, {}).text == ""

@@ -162,7 +162,7 @@ async def test_a_client_that_disconnects_does_not_stop_the_task(caller: Caller) 
     signals["go"].set()
     one, other = await asyncio.gather(*readers)
     assert one == other
-    assert [[part["text"] for part in document["artifact"]["parts"]] for _, document in one[:-1]] == [["before"], ["after"], []]
+    assert [part["text"] for _, document in one[:-1] for part in document["artifact"]["parts"]] == ["before", "after", ""]
 
 
 async def test_a_question_ends_the_stream_and_the_answer_continues_the_numbering(caller: Caller) -> None:

@@ -132,7 +132,7 @@ async def test_yielded_values_are_streamed_in_order_and_the_last_chunk_is_marked
     assert [event.cursor for event in events] == [str(n) for n in range(1, 8)]
     chunks = [event.raw for event in events if event.kind == "text" and not event.raw["artifact"].get("name")]
     assert [(chunk["append"], chunk["lastChunk"]) for chunk in chunks] == [(False, False), (True, False), (True, True)]
-    assert [len(chunk["artifact"]["parts"]) for chunk in chunks] == [1, 1, 0]
+    assert [[part["text"] for part in chunk["artifact"]["parts"]] for chunk in chunks] == [["a"], ["b"], [""]]
     assert len({chunk["artifact"]["artifactId"] for chunk in chunks}) == 1
     assert [event.raw["final"] for event in events if event.kind in ("status", "done")] == [False, True]
 
