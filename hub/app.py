@@ -87,7 +87,7 @@ from hub.ports.clock import Clock
 from hub.ports.forwarder import Forwarder
 from hub.ports.state.engine import Engine
 from hub.server.asgi import App, Receive, Scope, Send, with_send_timeout
-from hub.settings.agents import AgentSetting
+from hub.settings.agents import AgentSetting, read_again
 from hub.settings.model import Settings, variable
 from hub.storage import open_engine
 from hub.telemetry import metrics as telemetry
@@ -103,6 +103,7 @@ log = logging.getLogger(__name__)
 
 _FORGET_EVERY = 30.0
 _RETRY_AUDIT_EVERY = 1.0
+_LOOK_AT_CREDENTIALS_EVERY = 5.0
 _WEBHOOK_LIMITS = ClientLimits(per_origin=16, overall=256)
 _EXTENSION = "hub"
 """Where Quart keeps the parts of the running hub."""
@@ -130,19 +131,39 @@ class Rolecall:
     vault: SealingVault
     max_connections: int
     """How many connections to the hub its process can have."""
+    agents: list[AgentSetting] = field(default_factory=list)
+    """Those whose leases it holds."""
     sealed: dict[str, str] = field(default_factory=dict)
-    """Credentials of configured agents, each sealed once, so that it stays the same."""
+    """Their credentials, each sealed once, so that it stays the same."""
+    unread: list[str] = field(default_factory=list)
+    """Why some of them are not read again, as it was logged last."""
 
     def hold(self, agents: Sequence[AgentSetting]) -> None:
         """Hold the leases of these agents, and of no others, from now on."""
+        self.agents[:] = agents
+        before = {**self.sealed}
+        self.sealed.clear()
+        for secret in {agent.authorization for agent in agents if agent.authorization is not None}:
+            self.sealed[secret] = before.get(secret) or b64encode(self.vault.seal(secret.encode())).decode()
         self.configured.replace([self._configured(agent) for agent in agents])
 
     def _configured(self, agent: AgentSetting) -> ConfiguredAgent:
-        secret, credential = agent.authorization, ""
-        if secret is not None:
-            credential = self.sealed.get(secret) or b64encode(self.vault.seal(secret.encode())).decode()
-            self.sealed[secret] = credential
+        credential = self.sealed[agent.authorization] if agent.authorization is not None else ""
         return ConfiguredAgent(agent.role, agent.url, agent.instance, agent.labels, credential)
+
+    async def look_at_credentials(self) -> None:
+        """Hold the agents with the credentials that their files hold now."""
+        before = [*self.agents]
+        now, problems = await asyncio.to_thread(read_again, before)
+        if self.agents != before:
+            return  # they were replaced meanwhile
+        if problems != self.unread:
+            self.unread[:] = problems
+            if problems:
+                log.warning("credentials not read", extra={"event": "credentials_not_read", "why": " ".join(problems)})
+        if now != before:
+            self.hold(now)
+            log.info("credentials read again", extra={"event": "credentials_read"})
 
     def drain(self) -> None:
         """Take no new calls; end all waiting calls, streams and feeds."""
@@ -171,8 +192,8 @@ def create_app(
 
     `port` is the one that the hub's own server listens on. None: another server runs the application, and its address is
     unknown. `agents`: those whose leases the hub holds. `wrap` may replace parts before others are built on them.
-    `descriptors`: of the process; None: any number. ConfigError: other machines could call without a token, or an agent is
-    where no worker may be.
+    `descriptors`: of the process; None: any number. ConfigError: other machines could call without a token, an agent is
+    where no worker may be, or a file cannot be used.
     """
     if port is None and settings.tls_cert is not None:
         raise ConfigError([_TLS_ELSEWHERE])
@@ -333,6 +354,7 @@ async def _running(
                 supervisor.keep_running("retention", lambda: _every(_FORGET_EVERY, hub.forget))
                 supervisor.keep_running("push", deliveries.run)
             supervisor.keep_running("token watch", lambda: _every(LOOK_AT_TOKENS_EVERY, token_watch.look))
+            supervisor.keep_running("credentials", lambda: _every(_LOOK_AT_CREDENTIALS_EVERY, rolecall.look_at_credentials))
             supervisor.keep_running("registry observer", directory.observe)
             supervisor.keep_running("disk growth", lambda: _every(LOOK_AT_GROWTH_EVERY, disk_growth.look))
             supervisor.keep_running("descriptors", lambda: watch(descriptors))

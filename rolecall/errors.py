@@ -24,7 +24,7 @@
     │       ChainRefused (ChainTooLong  RoleInChain  TreeTooLarge)
     ├── WorkerError             a call to a worker
     │   ├── NotProcessed        the worker provably did nothing: the hub may try another
-    │   │   └── WorkerUnreachable  WorkerRefused  WorkerFull (a WorkerRefused)
+    │   │   └── WorkerUnreachable  CredentialRefused (a WorkerUnreachable)  WorkerRefused  WorkerFull (a WorkerRefused)
     │   ├── WorkerBroke         the call was sent: it may have run, so it is never repeated
     │   ├── WorkerLost  WorkerSilent  HubRestarted  LogFull  LogTooLong  DiskFull (each a LogFull)
     │   ├── DeadlinePassed  DeadlineOfCall
@@ -732,6 +732,18 @@ class WorkerUnreachable(NotProcessed):
         """`refused`: its machine answered that nothing listens there."""
         super().__init__(f"{worker} cannot be reached at {url}: {why}.")
         self.worker, self.url, self.why, self.refused = worker, url, why, refused
+
+
+class CredentialRefused(WorkerUnreachable):
+    """The worker was reached, and does not let the hub call it."""
+
+    def __init__(self, worker: str, status: int, *, shown: bool) -> None:
+        """`shown`: the hub has a credential for it."""
+        why = f"it does not accept the hub's credential (HTTP {status})"
+        if not shown:
+            why = f"it asks for a credential (HTTP {status}), and the hub has none for it"
+        NotProcessed.__init__(self, f"{worker} cannot be called: {why}.")
+        self.worker, self.url, self.why, self.refused = worker, "", why, False
 
 
 class WorkerRefused(NotProcessed):

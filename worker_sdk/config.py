@@ -23,15 +23,15 @@ _TOKEN = re.compile("[!-~]+")
 
 class TokenFile:
     """A token in a file, which is read again when the file changes. While it is empty or cannot be read, the token before
-    stays. ConfigError if it cannot be read at first.
+    stays. ConfigError if it cannot be read at first. `setting`: what names the file.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], setting: str = "ROLECALL_TOKEN_FILE") -> None:
         self._path = Path(path)
         self._read_at: tuple[int, ...] = ()
         self._token = ""
         if not str(self):
-            raise ConfigError(f"ROLECALL_TOKEN_FILE: {path} cannot be read as UTF-8 text with a token in it.")
+            raise ConfigError(f"{setting}: {path} cannot be read as UTF-8 text with a token in it.")
 
     def __str__(self) -> str:
         """The token as it is now."""
@@ -56,6 +56,13 @@ class TokenFile:
 
 
 Token: TypeAlias = str | TokenFile
+
+
+class ServerTls(NamedTuple):
+    """A server's certificate, with those that sign it behind it, and its key, as PEM files."""
+
+    cert: Path
+    key: Path
 
 
 class HubAddress(NamedTuple):
@@ -91,6 +98,25 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
         agent_description=env.get("A2A_AGENT_DESCRIPTION") or None,
         port=_port(env.get("PORT")),
     )
+
+
+def server_tls(
+    cert: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+) -> ServerTls | None:
+    """Values that are not given come from the environment. None: there is neither. ConfigError: only one is there."""
+    env = os.environ if environment is None else environment
+    cert, key = cert or env.get("ROLECALL_WORKER_TLS_CERT"), key or env.get("ROLECALL_WORKER_TLS_KEY")
+    if cert and key:
+        return ServerTls(Path(cert), Path(key))
+    if cert or key:
+        missing = (
+            "tls_key (--tls-key or ROLECALL_WORKER_TLS_KEY)" if cert else "tls_cert (--tls-cert or ROLECALL_WORKER_TLS_CERT)"
+        )
+        raise ConfigError(f"{missing} is missing: TLS needs a certificate and its key.")
+    return None
 
 
 def hub_address(

@@ -73,9 +73,9 @@ class Lease:
 
     The states: enrolling until the hub has accepted; ready; lost while it cannot be renewed (the hub cannot be reached, or the
     probe fails; the hub keeps it for its ttl), and permanently when it is given up (then `refusal` is set and `given_up()`
-    returns); draining; gone after withdrawal. `authorization`: the header that the hub calls the worker with. `idempotent`: a
-    call may be made again, although it may have run. `ca_file`: as in HubClient. `on_change` gets each new state with the
-    reason, once per change.
+    returns); draining; gone after withdrawal. `authorization`: the header that the hub calls the worker with; a function is
+    asked again every two seconds, and the hub gets what is new. `idempotent`: a call may be made again, although it may have
+    run. `ca_file`: as in HubClient. `on_change` gets each new state with the reason, once per change.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Lease:
         labels: dict[str, str] | None = None,
         models: tuple[str, ...] = (),
         idempotent: bool = False,
-        authorization: str | None = None,
+        authorization: str | Callable[[], str] | None = None,
         in_flight: Callable[[], int] | None = None,
         probe: Probe | None = None,
         on_change: Callable[[LeaseState, str], None] | None = None,
@@ -115,8 +115,12 @@ class Lease:
         self._offer |= {"capacity": capacity} if capacity is not None else {}
         self._offer |= {"models_supported": list(models)} if models else {}
         self._offer |= {"idempotent": True} if idempotent else {}
-        self._offer |= {"authorization": authorization} if authorization is not None else {}
         self._offer |= {"ttl_seconds": ttl} if ttl is not None else {}
+        self._authorization = authorization
+        self._offered_authorization: str | None = None
+        self._drained_there = False
+        """An operator has drained the worker, as of the last heartbeat."""
+        self._drain_again = False
         self._capacity = capacity
         self._in_flight = in_flight
         self._probe = probe
@@ -209,6 +213,7 @@ class Lease:
     async def _renew(self) -> None:
         failures = forgotten = 0
         while not self.superseded:
+            secrets = self._secrets  # before the request: they may change while it is under way
             try:
                 pause = await self._enrol_or_beat()
                 failures = forgotten = 0
@@ -231,7 +236,7 @@ class Lease:
                 self._report_failure(error)
                 if self._draining and not self._drain_done.is_set():
                     pause = self._drain_failed(pause)
-            await self._wait(pause)
+            await self._wait(pause, secrets)
 
     def _is_refused_for_good(self, error: RolecallError) -> bool:
         """Whether the name or the token has been refused, by a hub that answers, for longer than a lease lasts."""
@@ -252,25 +257,35 @@ class Lease:
         if self._probe is not None and not await self._alive(self._probe):
             self._was_away = True
             raise HubUnreachable(f"{self.url} does not answer its probe", reason="PROBE_FAILED")
-        if self.epoch is None:
-            self._read_answer(await self._request("PUT", f"/{quote(self.role)}/{quote(self.instance)}", self._offer))
-            if self._draining:
+        authorization = self._current_authorization
+        if self.epoch is None or authorization != self._offered_authorization:
+            offer = self._offer | ({"authorization": authorization} if authorization is not None else {})
+            self._drain_again = self._drained_there and self.epoch is not None
+            self._read_answer(await self._request("PUT", f"/{quote(self.role)}/{quote(self.instance)}", offer))
+            self._offered_authorization = authorization
+            if self._draining or self._drain_again:
                 return 0.0
         else:
             beat: JsonObject = {"epoch": self.epoch, "lease": self._secret}
             # Never false: an operator may have drained this worker, and a heartbeat must not undo that.
-            beat |= {"draining": True} if self._draining else {}
+            beat |= {"draining": True} if self._draining or self._drain_again else {}
             beat |= {"in_flight": self._in_flight()} if self._in_flight is not None else {}
             beat |= {"capacity": self._capacity} if self._capacity is not None else {}
             beat |= {"was_away": True} if self._was_away else {}
             sent_draining = self._draining
-            self._read_answer(await self._request("POST", f"/{quote(self.name)}/heartbeat", beat))
+            answer = await self._request("POST", f"/{quote(self.name)}/heartbeat", beat)
+            self._read_answer(answer)
+            self._drained_there, self._drain_again = answer.get("state") == "draining", False
             if sent_draining:
                 self._drain_done.set()
         self._was_away = False
         self._change(LeaseState.DRAINING if self._draining else LeaseState.READY, "")
         self._enrolled.set()
         return self._heartbeat
+
+    @property
+    def _current_authorization(self) -> str | None:
+        return self._authorization() if callable(self._authorization) else self._authorization
 
     def _read_answer(self, answer: Any) -> None:
         if not isinstance(answer, dict):
@@ -322,15 +337,15 @@ class Lease:
         low, high = self._backoff
         return random.uniform(low / 2, min(high, self._heartbeat, low * 2 ** min(failures, 20)))
 
-    async def _wait(self, seconds: float) -> None:
-        """Less if the token changes: what is done with the old one ends with it, so the lease is to be renewed with the new
-        one before that.
+    async def _wait(self, seconds: float, secrets: tuple[str | None, str | None]) -> None:
+        """Less if the token is no longer that one: what is done with the old one ends with it, so the lease is to be renewed
+        with the new one before that. The hub needs a new credential of the worker as soon.
         """
         if seconds <= 0:
             return
-        loop, token = asyncio.get_running_loop(), self._link.token
+        loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        while (left := until - loop.time()) > 0 and self._link.token == token:
+        while (left := until - loop.time()) > 0 and self._secrets == secrets:
             try:
                 # Not wait_for: up to Python 3.11 it loses a cancellation that comes as the wait ends: the lease would go on.
                 async with asyncio.timeout(min(left, _TOKEN_LOOK)):
@@ -339,6 +354,11 @@ class Lease:
             except TimeoutError:
                 pass  # the time is over
         self._wake.clear()
+
+    @property
+    def _secrets(self) -> tuple[str | None, str | None]:
+        """The token of the hub, and the worker's own credential."""
+        return self._link.token, self._current_authorization
 
     # --- reporting
 
@@ -385,13 +405,13 @@ def worker_name(role: str, instance: str | None) -> tuple[str, str]:
     return base, chosen
 
 
-def url_towards(hub: str, port: int) -> str:
+def url_towards(hub: str, port: int, scheme: str = "http") -> str:
     """The URL of a port of this machine for that hub: loopback for a local hub, else the address of the route to the hub."""
     host = urlsplit(hub).hostname or "127.0.0.1"
     if is_here(host):
-        return f"http://127.0.0.1:{port}/"
+        return f"{scheme}://127.0.0.1:{port}/"
     family, kind, protocol, _, address = socket.getaddrinfo(host, urlsplit(hub).port or 80, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as probe:
         probe.connect(address)  # connecting a datagram socket only selects the route, nothing is sent
         source = str(probe.getsockname()[0])
-    return f"http://[{source}]:{port}/" if ":" in source else f"http://{source}:{port}/"
+    return f"{scheme}://{f'[{source}]' if ':' in source else source}:{port}/"

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -14,7 +15,7 @@ from rolecall.log import setup_unless_done
 from rolecall.model.ids import is_loopback
 from rolecall.system.signals import on_signals
 from rolecall.system.sockets import bound_socket
-from worker_sdk.config import Token, hub_url, read_settings
+from worker_sdk.config import ServerTls, Token, hub_url, read_settings
 from worker_sdk.errors import AuthError, Forbidden
 from worker_sdk.lease import url_towards
 from worker_sdk.watchdog import LoopWatchdog
@@ -40,6 +41,7 @@ def run(
     token: Token | None,
     ca_file: str | os.PathLike[str] | None,
     url: str | None,
+    tls: ServerTls | None,
 ) -> None:
     """Run until a signal comes. SystemExit(3) if another process has the name, 4 if the token is refused."""
     try:
@@ -47,7 +49,7 @@ def run(
     except TypeError as error:
         raise SystemExit(str(error)) from None
     setup_unless_done(os.environ.get("ROLECALL_LOG_LEVEL") or "info", os.environ.get("ROLECALL_LOG_FORMAT") or "auto")
-    code = asyncio.run(serve(worker, host=host, port=port, hub=hub, token=token, ca_file=ca_file, url=url))
+    code = asyncio.run(serve(worker, host=host, port=port, hub=hub, token=token, ca_file=ca_file, url=url, tls=tls))
     if code:
         raise SystemExit(code)
 
@@ -61,31 +63,41 @@ async def serve(
     token: Token | None = None,
     ca_file: str | os.PathLike[str] | None = None,
     url: str | None = None,
+    tls: ServerTls | None = None,
     stop: asyncio.Event | None = None,
 ) -> int:
     """Run on the current event loop until `stop` is set, or without `stop` until a signal comes. Returns the exit code."""
     settings = read_settings()
     chosen_hub = hub_url(hub) if hub else settings.hub
+    if tls is not None:
+        _check(tls)
     listener = _listen(host, port if port is not None else settings.port or 0)
     bound = int(listener.getsockname()[1])
-    own_url = url or settings.advertise_url or url_towards(chosen_hub, bound)
+    own_url = url or settings.advertise_url or url_towards(chosen_hub, bound, "http" if tls is None else "https")
     if is_loopback(host) and not is_loopback(urlsplit(own_url).hostname or ""):
         log.warning("%s listens on %s only, but is offered at %s: give --host 0.0.0.0", worker.name, host, own_url)
     stopping = stop or asyncio.Event()
     if stop is None:
         _on_signals(stopping.set)
     served = asyncio.Event()
-    server = asyncio.create_task(serve_http(worker, listener, served), name=f"server of {worker.name}")
+    server = asyncio.create_task(serve_http(worker, listener, served, tls), name=f"server of {worker.name}")
     try:
         log.info("%s serves at %s", worker.name, own_url)
+        # Before the server has its first turn: no call comes before the worker knows whom it takes calls from.
+        lease = worker.lease(own_url, hub=chosen_hub, token=token, ca_file=ca_file, reachable=_is_reachable(host, own_url))
         with LoopWatchdog(worker.name):
-            async with worker.lease(own_url, hub=chosen_hub, token=token, ca_file=ca_file) as lease:
+            async with lease:
                 code = await _until_stopped(worker, lease, stopping, server)
     finally:
         served.set()
         await _end(server)
     log.info("%s has ended", worker.name)
     return code
+
+
+def _is_reachable(host: str, url: str) -> bool:
+    """By other machines, at its own address or through what the URL names."""
+    return not (is_loopback(host) and is_loopback(urlsplit(url).hostname or ""))
 
 
 async def _end(server: asyncio.Task[None]) -> None:
@@ -142,7 +154,19 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def serve_http(worker: Worker, listener: socket.socket, stop: asyncio.Event) -> None:
+def _check(tls: ServerTls) -> None:
+    """SystemExit: the server could not use it."""
+    try:
+        # Left to itself OpenSSL asks for the password of an encrypted key on the terminal, and waits.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.cert, tls.key, password=lambda: b"")
+    except (OSError, ValueError) as error:
+        problem = "are no certificate and its key in PEM, not encrypted"
+        if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+            problem = f"cannot be read: {error.strerror}"
+        raise SystemExit(f"Cannot serve TLS: {tls.cert} and {tls.key} {problem}.") from error
+
+
+async def serve_http(worker: Worker, listener: socket.socket, stop: asyncio.Event, tls: ServerTls | None = None) -> None:
     """Serve HTTP on a listening socket until `stop` is set; open streams then get `_GRACE` seconds to end."""
     from hypercorn.asyncio import serve as serve_asgi
     from hypercorn.config import Config
@@ -153,6 +177,9 @@ async def serve_http(worker: Worker, listener: socket.socket, stop: asyncio.Even
     config.accesslog = config.errorlog = None
     config.keep_alive_timeout = 75
     config.graceful_timeout = _GRACE
+    if tls is not None:
+        config.certfile, config.keyfile = str(tls.cert), str(tls.key)
+        config.alpn_protocols = ["http/1.1"]
     app: Any = worker.app
     try:
         await serve_asgi(_without_lifespan(app), config, shutdown_trigger=stop.wait)

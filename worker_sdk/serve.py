@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable
@@ -51,6 +52,7 @@ _SETTING = "max_body of the Worker"
 _KEEP_ALIVE = 15.0
 _SECONDS = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 _JSON = (b"content-type", b"application/json")
+_CLOSED = b'{"error":"this worker takes calls from its hub alone: call its role there, or start the worker with --open"}'
 _OUTSIDE_RPC = (BodyTooLarge, BodyTooSlow, MediaTypeNotSupported)
 """Errors with an HTTP status of their own. All others are sent with 200, because common clients drop other bodies."""
 
@@ -80,6 +82,8 @@ class Server:
         self._card = card
         self._max_body = max_body
         self._keep_alive = keep_alive
+        self.authorization = ""
+        """The header that calls must have; empty: none. Cards are for everybody."""
         self._methods: dict[Operation, Callable[[RpcCall], Awaitable[bytes]]] = {
             Operation.SEND: self._send,
             Operation.GET: self._get,
@@ -97,7 +101,10 @@ class Server:
         if path in CARD_PATHS and method in ("GET", "HEAD"):
             await _respond(send, 200, dump(self._card(_base_url(scope))), [_JSON, (b"access-control-allow-origin", b"*")])
         elif path in RPC_PATHS and method == "POST":
-            await self._rpc(scope, receive, send)
+            if self._may_call(scope):
+                await self._rpc(scope, receive, send)
+            else:
+                await _respond(send, 401, _CLOSED, [_JSON, (b"www-authenticate", b"Bearer")])
         elif path in RPC_PATHS or path in CARD_PATHS:
             allowed = b"POST" if path in RPC_PATHS else b"GET, HEAD"
             await _respond(send, 405, b'{"error":"method not allowed"}', [_JSON, (b"allow", allowed)])
@@ -105,6 +112,12 @@ class Server:
             await _respond(send, 404, b'{"error":"not found: A2A is at /, the card at %b"}' % CARD_PATHS[0].encode(), [_JSON])
 
     # --- one request
+
+    def _may_call(self, scope: Scope) -> bool:
+        if not self.authorization:
+            return True
+        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        return hmac.compare_digest(given, self.authorization.encode())
 
     async def _rpc(self, scope: Scope, receive: Receive, send: Send) -> None:
         call_id = jsonrpc.NULL

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import (
@@ -23,7 +26,7 @@ from rolecall.model.card import (
 )
 from rolecall.protocol.cards import merged
 from rolecall.protocol.dialects import own_bindings
-from worker_sdk.config import Token, read_settings
+from worker_sdk.config import Token, is_here, read_settings, server_tls
 from worker_sdk.errors import RolecallError
 from worker_sdk.files.hub_files import FILE_THRESHOLD, HubFiles
 from worker_sdk.handlers.handler import Handler
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from worker_sdk.files.parts import Files
     from worker_sdk.testing.bench import Bench
     from worker_sdk.testing.hub import TestHub
+
+log = logging.getLogger("worker_sdk")
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -76,6 +81,9 @@ class Worker:
 
     `idempotent`: a call may be made again, although it may have run: `task.call` does so once when the worker is lost.
 
+    A worker that other machines can reach takes calls from its hub alone, by a secret that each process makes and gives to the
+    hub. `open`: from anybody.
+
     `max_body`: bytes of a request. `max_event`: bytes of one event; longer texts are sent in pieces, and other results that do
     not fit are refused. Its hub has settings with the same names. `file_threshold`: larger files are uploaded to the hub, and
     sent by reference; None: all are sent in their event.
@@ -92,6 +100,7 @@ class Worker:
         skills: Sequence[Mapping[str, Any]] | None = None,
         models: Sequence[str] = (),
         idempotent: bool = False,
+        open: bool = False,
         version: str = "0.1.0",
         max_body: int = MAX_BODY,
         max_event: int = MAX_EVENT,
@@ -110,6 +119,7 @@ class Worker:
         self.labels = dict(labels or {})
         self.models = tuple(models)
         self.idempotent = idempotent
+        self.open = open
         self.version = version
         self.drain_timeout = drain_timeout
         self.file_threshold = file_threshold
@@ -199,9 +209,18 @@ class Worker:
         hub: str | None = None,
         token: Token | None = None,
         ca_file: str | PathLike[str] | None = None,
+        reachable: bool | None = None,
     ) -> Lease:
-        """A lease that offers this worker at `url`. Enter it with `async with`."""
+        """A lease that offers this worker at `url`. Enter it with `async with`. `reachable`: other machines can connect to the
+        worker; None: if the url is not this machine's own. Then the app takes calls from the hub of the lease alone, unless
+        the worker is `open`.
+        """
         self.url = url
+        if reachable is None:
+            reachable = not is_here(urlsplit(url).hostname or "")
+        self.app.authorization = f"Bearer {secrets.token_urlsafe(32)}" if reachable and not self.open else ""
+        if reachable and self.open:
+            log.warning("%s is open: it takes calls from anybody who can connect to it, around its hub's tokens", self.name)
         self._lease = Lease(
             self.role,
             self.instance,
@@ -215,6 +234,7 @@ class Worker:
             labels=self.labels,
             models=self.models,
             idempotent=self.idempotent,
+            authorization=self.app.authorization or None,
             in_flight=lambda: self.tasks.slots.busy,
         )
         return self._lease
@@ -239,7 +259,7 @@ class Worker:
 
     @property
     def app(self) -> Server:
-        """The ASGI application without lifespan: it serves, but does not enrol."""
+        """The ASGI application without lifespan: it serves, but does not enrol. Without a lease it is open."""
         if self._server is None:
             self._server = Server(self.tasks, self.card, max_body=self._max_body)
         return self._server
@@ -260,15 +280,17 @@ class Worker:
         token: Token | None = None,
         ca_file: str | PathLike[str] | None = None,
         url: str | None = None,
+        tls_cert: str | PathLike[str] | None = None,
+        tls_key: str | PathLike[str] | None = None,
     ) -> None:
         """Serve, enrol and send heartbeats until a signal comes; then drain and return. Exit code 3: another process took
-        the name.
+        the name. `tls_cert`, `tls_key` (ROLECALL_WORKER_TLS_CERT, ROLECALL_WORKER_TLS_KEY): PEM files, to serve https.
         """
         if _loading.get():
             return
         from worker_sdk.run import run
 
-        run(self, host=host, port=port, hub=hub, token=token, ca_file=ca_file, url=url)
+        run(self, host=host, port=port, hub=hub, token=token, ca_file=ca_file, url=url, tls=server_tls(tls_cert, tls_key))
 
     def test(self, roles: Mapping[str, Worker] | None = None) -> Bench:
         """`async with worker.test() as t: reply = await t.send("hi")`: the handler alone, without a port or a hub. `roles`: the

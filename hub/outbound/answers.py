@@ -10,6 +10,7 @@ from sys import maxsize
 from hub.outbound.worker_protocol import WorkerProtocol
 from rolecall.errors import (
     AnswerTooLarge,
+    CredentialRefused,
     EventTooLarge,
     GoesInCircles,
     HubError,
@@ -56,7 +57,7 @@ class AnswerLimits:
 
 class AnswerForm(Value, frozen=True):
     """What a worker's answer is expected to be. `is_task`: the answer is a task, else it has events. `ids`: of the task that it
-    is about. `references`: as of its dispatch.
+    is about. `references`: as of its dispatch. `credential`: the hub has shown one.
     """
 
     worker: str
@@ -66,6 +67,7 @@ class AnswerForm(Value, frozen=True):
     replays: bool = False
     is_task: bool = False
     references: Mapping[str, str] = {}
+    credential: bool = False
 
     def event(self, text: bytes | bytearray, *, position: str | None = None, fresh: bool = True) -> WorkerEvent:
         """`fresh`: this answer had no earlier event. InvalidAnswer, WorkerFault, WorkerRefused."""
@@ -114,7 +116,7 @@ class AnswerForm(Value, frozen=True):
 
 
 def open_answer(form: AnswerForm, status: int, headers: Mapping[bytes, bytes]) -> Answer:
-    """The reader for an answer with that head. WorkerRefused, InvalidAnswer: its body does not matter."""
+    """The reader for an answer with that head. CredentialRefused, WorkerRefused, InvalidAnswer: its body does not matter."""
     media = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if not 200 <= status < 300:
         return _open_error(form, status, headers, media)
@@ -129,6 +131,8 @@ def open_answer(form: AnswerForm, status: int, headers: Mapping[bytes, bytes]) -
 
 
 def _open_error(form: AnswerForm, status: int, headers: Mapping[bytes, bytes], media: bytes) -> ErrorAnswer:
+    if status == 401 or (status == 403 and form.credential):
+        raise CredentialRefused(form.worker, status, shown=form.credential)
     if status == 503 and b"x-not-processed" in headers:
         raise WorkerRefused(form.worker)
     if 300 <= status < 400:

@@ -9,6 +9,7 @@ from hub.outbound.connection import NO_HEADERS, Response
 from hub.ports.forwarder import AnswerListener
 from hub.ports.shares import Slots
 from rolecall.errors import HubError, WorkerBroke
+from rolecall.model.value import replace
 
 LARGE = 1024 * 1024
 """Bytes that every event may hold in memory before it is complete. For more it needs a place."""
@@ -36,6 +37,10 @@ class Call(Response):
         self._paused = False
         self._scheduled = False
         """The rest is told on the next turn of the loop."""
+
+    def shows_credential(self) -> None:
+        """A worker that refuses the call refuses this credential."""
+        self._form = replace(self._form, credential=True)
 
     # --- the port
 

@@ -17,7 +17,7 @@ from hub.outbound.url import BadUrl, literal, read_url
 from hub.outbound.worker_guard import Guard, NotAllowed
 from hub.ports.card_source import Address, CardAnswer, Reach
 from hub.ports.identity import Vault
-from rolecall.errors import HubError, InvalidAnswer, OfferInvalid, Overloaded, WorkerBroke, WorkerUnreachable
+from rolecall.errors import CredentialRefused, HubError, InvalidAnswer, OfferInvalid, Overloaded, WorkerBroke, WorkerUnreachable
 from rolecall.model.worker import CardState, Offer
 from rolecall.protocol.cards import card_urls
 from rolecall.protocol.text.jsontext import NotJson, parse
@@ -93,6 +93,9 @@ class HttpCards:
         """Without a URL: there is none."""
         if 300 <= found.status < 400:
             return CardAnswer(Reach.ANSWERED, f"{url}: HTTP {found.status}, and the hub follows no redirects")
+        if found.status == 401 or (found.status == 403 and offer.credential):
+            why = CredentialRefused(str(offer.worker), found.status, shown=bool(offer.credential)).why
+            return CardAnswer(Reach.ANSWERED, f"{url}: {why}")
         if found.status != 200:
             return CardAnswer(Reach.ANSWERED, f"{url}: HTTP {found.status}")
         if found.body is None:

@@ -111,7 +111,9 @@ class HttpForwarder:
     ) -> Call:
         call = Call(form, listener, self._slots, workspace)
         try:
-            headers = [*headers, *authorization_for(offer, self._vault)]
+            if shown := authorization_for(offer, self._vault):
+                headers = [*headers, *shown]
+                call.shows_credential()
         except SecretUnreadable as error:
             call.fail_soon(error)
             return call

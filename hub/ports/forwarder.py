@@ -46,9 +46,10 @@ class AnswerListener(Protocol):
     def closed(self, error: HubError | None) -> None:
         """The answer is over: told last, exactly once, and not after `hang_up`. None: the worker ended its answer properly.
 
-        WorkerUnreachable (nothing was sent), WorkerRefused (the worker answered that it did nothing), WorkerBroke (cut or
-        timed out after the call was sent), InvalidAnswer, WorkerFault (the worker's own JSON-RPC error). WorkerFull, Overloaded
-        (the hub has no connection for the call), SecretUnreadable: nothing was sent.
+        WorkerUnreachable (nothing was sent), CredentialRefused (the worker does not let the hub call it), WorkerRefused (the
+        worker answered that it did nothing), WorkerBroke (cut or timed out after the call was sent), InvalidAnswer, WorkerFault
+        (the worker's own JSON-RPC error). WorkerFull, Overloaded (the hub has no connection for the call), SecretUnreadable:
+        nothing was sent.
         """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -149,6 +149,20 @@ def _agent(entry: _Entry, origin: str) -> AgentSetting:
     authorization = _authorization_in(entry.credential_file) if entry.credential_file else None
     labels = tuple(sorted(entry.labels.items()))
     return AgentSetting(origin, entry.role, entry.url, entry.instance, entry.credential_file, labels, authorization)
+
+
+def read_again(agents: Sequence[AgentSetting]) -> tuple[Sequence[AgentSetting], list[str]]:
+    """The agents with what their credential files hold now, and what is wrong with such files: there the one before stays."""
+    now: list[AgentSetting] = []
+    problems: list[str] = []
+    for agent in agents:
+        try:
+            authorization = _authorization_in(agent.credential_file) if agent.credential_file else None
+            now.append(replace(agent, authorization=authorization))
+        except PydanticCustomError as error:
+            now.append(agent)
+            problems.append(f"{agent.origin}: credential_file: {error.message()}")
+    return now, problems
 
 
 def _duplicates(agents: Sequence[AgentSetting]) -> Iterator[str]:

@@ -411,8 +411,9 @@ class Settings(BaseSettings):
     Whoever can read it can pose as the hub."""
 
     ca_file: LocalPath | None = Field(None, json_schema_extra={"default": "the system's authorities alone"})
-    """A PEM file of authorities that the hub trusts for workers, agents and webhooks with https, beside the system's.
-    Clients and workers read the variable too, and trust them for an https hub. It is read at the start."""
+    """A PEM file of authorities that the hub trusts beside the system's, where it calls https: workers, agents, hubs, webhooks.
+    Whoever has a key of theirs can pose as any of these. Clients and workers read the variable too, for an https hub. It is
+    read at the start."""
 
     http2: Switch = False
     """Whether clients with TLS are offered HTTP/2.

@@ -22,7 +22,7 @@ from worker_sdk.run import exit_code
 if TYPE_CHECKING:
     import httpx
 
-    from worker_sdk.config import HubAddress
+    from worker_sdk.config import HubAddress, TokenFile
 
 _LARGEST_CARD = 1024 * 1024
 _PAUSE = 0.5
@@ -39,23 +39,21 @@ class AnnounceOptions:
     capacity: int | None
     wait: float
     idempotent: bool = False
-    agent_token: str | None = None
+    agent_token: TokenFile | None = None
     """What the hub and this process show to the server."""
-
-    @property
-    def authorization(self) -> str | None:
-        return f"Bearer {self.agent_token}" if self.agent_token else None
 
 
 async def hold(options: AnnounceOptions, address: HubAddress) -> int:
     """Enrol, and keep the lease until a signal (0) or until it is given up (3, 4)."""
     import httpx
 
+    from worker_sdk.calling.token_auth import TokenAuth
+
     stop = asyncio.Event()
     on_signals(stop.set, stop.set)
     tls, limits = tls_towards(options.url, address.ca_file), httpx.Limits(max_keepalive_connections=0)
-    headers = {"authorization": options.authorization} if options.authorization else {}
-    async with httpx.AsyncClient(timeout=5, verify=tls, trust_env=False, limits=limits, headers=headers) as client:
+    token = options.agent_token
+    async with httpx.AsyncClient(timeout=5, verify=tls, trust_env=False, limits=limits, auth=TokenAuth(token)) as client:
         card_url = await _wait_for_card(client, options, stop, address.ca_file)
         if card_url is None:
             return 0
@@ -67,7 +65,7 @@ async def hold(options: AnnounceOptions, address: HubAddress) -> int:
             token=address.token,
             capacity=options.capacity,
             idempotent=options.idempotent,
-            authorization=options.authorization,
+            authorization=(lambda: f"Bearer {token}") if token is not None else None,
             probe=lambda: _is_alive(client, card_url),
         )
         async with lease:
@@ -134,6 +132,8 @@ async def _why_no_card(client: httpx.AsyncClient, url: str, ca_file: Path | None
         return str(await tls_failure(error, url, ca_file) or "it does not answer").rstrip(".")
     except (httpx.HTTPError, httpx.InvalidURL):
         return "it does not answer"
+    if answer.status_code in (401, 403):
+        return f"HTTP {answer.status_code}: --agent-token-file names a file with its token"
     if answer.status_code != 200 or len(answer.content) > _LARGEST_CARD:
         return f"HTTP {answer.status_code}"
     try:

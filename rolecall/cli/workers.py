@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
@@ -42,6 +42,18 @@ def worker() -> None:
     metavar="URL",
     help="How the hub reaches this worker. [env: ROLECALL_ADVERTISE_URL; default: derived from the hub's address]",
 )
+@click.option(
+    "--tls-cert",
+    metavar="FILE",
+    help="Serve https with this certificate, and those that sign it behind it, in PEM. [env: ROLECALL_WORKER_TLS_CERT]",
+)
+@click.option("--tls-key", metavar="FILE", help="Its key, in PEM and not encrypted. [env: ROLECALL_WORKER_TLS_KEY]")
+@click.option(
+    "--open",
+    "open_to_all",
+    is_flag=True,
+    help="Take calls from anybody who can connect. A worker that other machines can reach takes them from its hub alone.",
+)
 @click.option("--quiet", is_flag=True, help="Only warnings and errors.")
 @click.option("--check", is_flag=True, help="Load it, print its role, and start nothing.")
 @_log_format
@@ -52,6 +64,9 @@ def run_worker(
     host: str,
     port: int | None,
     url: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    open_to_all: bool,
     quiet: bool,
     check: bool,
     log_format: str,
@@ -73,7 +88,8 @@ def run_worker(
             found.rename(f"{found.role}:{instance}")
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--instance") from error
-    found.run(host=host, port=port, hub=address.url, token=address.token, url=url)
+    found.open = found.open or open_to_all
+    found.run(host=host, port=port, hub=address.url, token=address.token, url=url, tls_cert=tls_cert, tls_key=tls_key)
 
 
 def _check(worker: Worker, target: str) -> None:
@@ -108,9 +124,9 @@ def _load(target: str) -> Worker:
 @click.option(
     "--agent-token-file",
     metavar="FILE",
-    type=click.File(encoding="utf-8"),
     envvar="ROLECALL_AGENT_TOKEN_FILE",
-    help="Holds the token that the server at URL asks for. The hub keeps it sealed. [env: ROLECALL_AGENT_TOKEN_FILE]",
+    help="Holds the token that the server at URL asks for. It is read again when it changes; the hub keeps it sealed. "
+    "[env: ROLECALL_AGENT_TOKEN_FILE]",
 )
 @click.option("--capacity", type=click.IntRange(min=1), help="The maximum number of concurrent calls. [default: no limit]")
 @click.option("--idempotent", is_flag=True, help="A call may be made again, although it may have run.")
@@ -123,7 +139,7 @@ def announce(
     role: str,
     url: str,
     instance: str | None,
-    agent_token_file: TextIO | None,
+    agent_token_file: str | None,
     capacity: int | None,
     idempotent: bool,
     wait: float,
@@ -143,8 +159,9 @@ def announce(
     address = chosen_address(hub, token)
     _set_up_logs("info", log_format)
     from rolecall.cli.announced import AnnounceOptions, agent_url, hold
+    from worker_sdk.config import TokenFile
 
-    agent_token = agent_token_file.read().strip() if agent_token_file is not None else None
+    agent_token = TokenFile(agent_token_file, "--agent-token-file") if agent_token_file else None
     options = AnnounceOptions(
         role, instance, agent_url(url), capacity=capacity, wait=wait, idempotent=idempotent, agent_token=agent_token
     )

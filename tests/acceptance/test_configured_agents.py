@@ -83,8 +83,10 @@ def test_a_configured_agent_is_live_while_it_runs_and_back_when_it_runs_again(tm
             began = time.monotonic()
             wait_for(lambda: not is_live(hub.url, "parrot:p"))
             assert time.monotonic() - began < 3, "long before the ttl"
-        with start_agent(card, port, token="s3cret"):
+        (tmp_path / "key").write_text("n3w")
+        with start_agent(card, port, token="n3w"):
             wait_for(lambda: is_live(hub.url, "parrot:p"))
+            wait_for(lambda: "result" in call(f"{hub.url}/agents/parrot/", "message/send", text_message("hello")))
             assert asked(hub, "parrot") == "echo: hello"
             hub.kill9()
             with serve(file) as again:

@@ -135,17 +135,31 @@ def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
     made = authority.certificate()
     made.cert.rename(tmp_path / "hub.cert.pem")
     made.key.rename(tmp_path / "hub.key.pem")
+    own = authority.certificate()
+    own.cert.rename(tmp_path / "worker.cert.pem")
+    own.key.rename(tmp_path / "worker.key.pem")
     shell = Shell(tmp_path)
     port = str(free_port())
     serve = COMMANDS["serve"].replace("export ", "").replace("\n", " ").strip()
-    with shell.process(f"ROLECALL_PORT={port} {serve}", "hub.log") as hub:
+    env = {"ROLECALL_CA_FILE": str(authority.file), "ROLECALL_HUB": f"https://127.0.0.1:{port}"}
+    with shell.process(f"ROLECALL_PORT={port} {serve}", "hub.log", **env) as hub:
         hub.wait_until(lambda: "rolecall serves at https://127.0.0.1" in hub.output)
-        env = {"ROLECALL_CA_FILE": str(authority.file), "ROLECALL_HUB": f"https://127.0.0.1:{port}"}
-        with Process((*ROLECALL, "worker", "run", "rolecall.cli.demo:echo"), log=tmp_path / "w.log", env=env) as worker:
+        start = COMMANDS["worker"].replace("export ", "").replace("\n", " ").strip()
+        with shell.process(start, "worker.log", **env) as worker:
             worker.wait_until(lambda: "enrolled" in worker.output or "ready" in worker.output)
             called = shell.run(COMMANDS["call"].replace("8420", port))
             assert called.returncode == 0, called.stderr
             assert called.stdout.endswith("hello\n")
+            context = ssl.create_default_context(cafile=authority.file)
+            with httpx.Client(verify=context, trust_env=False) as http:
+                url = http.get(f"https://127.0.0.1:{port}/registry/agents/echo:one").json()["url"]
+                assert url.startswith("https://127.0.0.1:")
+                assert http.get(f"{url}.well-known/agent-card.json").status_code == 200
+                refused = http.post(url, json=rpc("message/send", text_message("hello")))
+                assert (refused.status_code, refused.json()["error"][:45]) == (
+                    401,
+                    "this worker takes calls from its hub alone: c",
+                )
 
 
 def test_the_demo_runs_with_tls(tmp_path: Path) -> None:

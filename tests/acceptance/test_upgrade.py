@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
 from rolecall.cli.demo import _STORY
@@ -50,9 +51,15 @@ def test_tasks_and_workers_of_an_earlier_hub_go_on_at_this_one(earlier: Path, tm
         for demo in DEMOS:
             argv = ("worker", "run", f"rolecall.cli.demo:{demo}")
             running.append(process(earlier, *argv, log=tmp_path / f"{demo}.log", env=env))
-        for demo in DEMOS:
-            wait_for(_shown(url, f"{demo}:old"), 30)
-        assert rolecall(url, "send", "echo", "before").stdout == "before\n"
+        # It takes calls from its hub alone, of whatever version that is.
+        argv = ("worker", "run", "rolecall.cli.demo:echo", "--host", "0.0.0.0")
+        running.append(process(ROOT, *argv, log=tmp_path / "new.log", env={**env, "ROLECALL_INSTANCE": "new"}))
+        for name in (*(f"{demo}:old" for demo in DEMOS), "echo:new"):
+            wait_for(_shown(url, name), 30)
+        assert rolecall(url, "send", "echo:old", "before").stdout == "before\n"
+        assert rolecall(url, "send", "echo:new", "before").stdout == "before\n"
+        worker = httpx.get(f"{url}/registry/agents/echo:new").json()["url"]
+        assert httpx.post(worker, json={}).status_code == 401
         asked = rolecall(url, "send", "booking", "a table")
         assert asked.returncode == 7
         reader = process(earlier, "send", "storyteller", "a cat", log=tmp_path / "story.log", env=env)
@@ -64,9 +71,10 @@ def test_tasks_and_workers_of_an_earlier_hub_go_on_at_this_one(earlier: Path, tm
             assert reader.wait(40) == 0
             assert _STORY.format(subject="a cat") in reader.output
             _check(hub, asked.stderr)
-            for demo in DEMOS:
-                wait_for(_shown(url, f"{demo}:old"), 30)
-            assert rolecall(url, "send", "echo", "after").stdout == "after\n"
+            for name in (*(f"{demo}:old" for demo in DEMOS), "echo:new"):
+                wait_for(_shown(url, name), 30)
+            assert rolecall(url, "send", "echo:old", "after").stdout == "after\n"
+            assert rolecall(url, "send", "echo:new", "after").stdout == "after\n"
         refused = process(earlier, "serve", log=tmp_path / "refused.log", env=env)
         assert refused.wait(20) == 2
         assert "this hub knows 13. Start a hub as new as the one that last used it." in refused.output

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from rolecall.errors import HubError, InvalidAnswer, StoreUnavailable, WorkerBroke, WorkerFault, WorkerRefused
+from rolecall.errors import (
+    CredentialRefused,
+    HubError,
+    InvalidAnswer,
+    StoreUnavailable,
+    WorkerBroke,
+    WorkerFault,
+    WorkerRefused,
+)
 from rolecall.model.ids import TaskId
 from rolecall.model.principal import LOCAL
 from rolecall.model.worker import Beat, ChangeKind, Health, Registration
@@ -432,6 +440,31 @@ async def test_a_role_of_ten_loses_few_calls_to_a_bad_worker_and_has_it_back_a_m
     assert system.clock.monotonic() - mended <= 65
     assert all(await asyncio.gather(*waiting))
     assert {row.ended for row in await system.rows()} == {True}
+
+
+# --- a worker that does not let the hub in
+
+
+async def test_a_worker_that_refuses_the_hubs_credential_is_failing_at_once_and_the_call_moves_on(system: System) -> None:
+    lease = await a_role(system, "a", bad=CredentialRefused("echo:bad", 401, shown=True))
+    while "echo:bad" not in system.forwarder.asked("deliver"):
+        assert (await system.send())["status"]["state"] == "completed"
+        await asyncio.sleep(0.01)
+    assert (lease.health, lease.reason) == (Health.FAILING, "it does not accept the hub's credential (HTTP 401)")
+    assert await spread(system, 10) == {"a": 10}
+    assert system.observer.failures == ["CredentialRefused"]
+
+
+async def test_the_only_worker_of_a_role_is_tried_again_and_its_caller_is_told(system: System) -> None:
+    lease = await a_role(system, bad=CredentialRefused("echo:bad", 401, shown=True))
+    for _ in range(3):
+        with pytest.raises(CredentialRefused, match=r"^echo:bad cannot be called: it does not accept the hub's credential"):
+            await system.send()
+    assert lease.health is Health.FAILING
+    plan(system, "bad", DONE)
+    assert (await system.send())["status"]["state"] == "completed"
+    await asyncio.sleep(0.01)
+    assert (lease.health, lease.reason) == (Health.READY, "")
 
 
 # --- where it is shown

@@ -29,6 +29,7 @@ from hub.core.supervisor import Supervisor
 from hub.ports.forwarder import Attach, Dispatch
 from rolecall.errors import (
     AnswerTooLarge,
+    CredentialRefused,
     DeadlineOfCall,
     DeadlinePassed,
     DiskFull,
@@ -586,7 +587,9 @@ class Relay(Inbox):
         return current if current is not None and current.epoch == self.row.epoch else None
 
     def _suspect(self, error: WorkerUnreachable) -> None:
-        if self.registration is not None:
+        if self.registration is not None and isinstance(error, CredentialRefused):
+            self._deps.failing.locked_out(self.registration, self.row.id, error.why)
+        elif self.registration is not None:
             self._supervisor.run_once(f"suspect {self.worker}", suspect(self._deps.engine.registry, self.registration, error))
 
     def _hang_up(self, _: Any) -> None:

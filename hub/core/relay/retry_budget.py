@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rolecall.errors import (
+    CredentialRefused,
     HubError,
     InvalidAnswer,
     Overloaded,
@@ -105,7 +106,7 @@ class RetryBudget:
 
     def failed(self, now: float, error: HubError, worker: str, *, durable: bool = False) -> float:
         """The pause before the next attempt. `durable`: a worker that is gone may come back with its tasks.
-        WorkerLost, WorkerSilent, InvalidAnswer, Overloaded, WorkerFull.
+        CredentialRefused, WorkerLost, WorkerSilent, InvalidAnswer, Overloaded, WorkerFull.
         """
         self._refusals_in_a_row = self._refusals_in_a_row + 1 if isinstance(error, Overloaded | WorkerFull) else 0
         match error:
@@ -115,6 +116,9 @@ class RetryBudget:
                     raise error
             case StoreUnavailable():
                 self.last_sign = now  # a failing store is not silence of the worker
+            case CredentialRefused():  # it runs, and may get another credential
+                if now - self.alive_at > self._silence:
+                    raise error
             case WorkerUnreachable():
                 if not durable:
                     self._check_refusals(now, worker)

@@ -1,4 +1,5 @@
-"""Gives no new calls to a worker that fails each of them while others of its role do not, and tries it again later.
+"""Gives no new calls to a worker that fails each of them while others of its role do not, or that does not let the hub call
+it, and tries it again later.
 
 Routing prefers the least busy worker, and one that fails at once is never busy. What is known of a worker's calls is in its
 `Registration`, so it ends with the lease, and with the hub: after a restart every worker gets calls.
@@ -52,12 +53,16 @@ class FailingWorkers:
         elif registration.failed_calls is not None and registration.failed_calls.trial == task:
             registration.failed_calls.trial = None
 
+    def locked_out(self, registration: Registration, task: TaskId, why: str) -> None:
+        """The worker does not let the hub call it. It would refuse every call, so the others of its role are not compared."""
+        self._fail(registration, task, why, certain=True)
+
     def _recover(self, registration: Registration, calls: FailedCalls) -> None:
         registration.failed_calls = None
         if calls.pause:
             self._supervisor.run_once(f"recover {registration.worker}", self._mark_ready(registration))
 
-    def _fail(self, registration: Registration, task: TaskId, failure: str) -> None:
+    def _fail(self, registration: Registration, task: TaskId, failure: str, *, certain: bool = False) -> None:
         now = self._clock.monotonic()
         calls = registration.failed_calls
         if calls is None:
@@ -71,10 +76,10 @@ class FailingWorkers:
                 calls.trial = None
                 calls.pause = min(2 * calls.pause, LONGEST_PAUSE)
                 calls.due = now + calls.pause
-        elif calls.count >= FAILURES and now >= calls.due:
-            if self._others_succeed(registration, calls.since):
+        elif certain or (calls.count >= FAILURES and now >= calls.due):
+            if certain or self._others_succeed(registration, calls.since):
                 calls.pause, calls.due = FIRST_PAUSE, now + FIRST_PAUSE
-                reason = f"{calls.count} calls in a row failed, the last one: {failure}"
+                reason = failure if certain else f"{calls.count} calls in a row failed, the last one: {failure}"
                 self._supervisor.run_once(f"fail {registration.worker}", self._mark_failing(registration, reason))
             else:
                 calls.due = now + _LOOK_EVERY

@@ -6,6 +6,7 @@ import pytest
 
 from hub.core.relay.retry_budget import RetryBudget
 from rolecall.errors import (
+    CredentialRefused,
     HubError,
     InvalidAnswer,
     StoreUnavailable,
@@ -50,6 +51,13 @@ def test_a_failing_store_is_not_silence_of_the_worker() -> None:
     budget = a_budget()
     assert budget.failed(100.0, StoreUnavailable(), "echo:a") == PAUSE
     assert budget.alive_at == 100.0
+
+
+def test_a_worker_that_does_not_let_the_hub_in_may_get_another_credential() -> None:
+    budget, error = a_budget(), CredentialRefused("echo:a", 401, shown=True)
+    assert [budget.failed(at, error, "echo:a") for at in (1.0, 1.2, 1.4, SILENCE)] == [PAUSE] * 4
+    with pytest.raises(CredentialRefused):
+        budget.failed(SILENCE + 1, error, "echo:a")
 
 
 @pytest.mark.parametrize(("apart", "lost"), [(0.5, True), (1.0, True), (1.1, False)])

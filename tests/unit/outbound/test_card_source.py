@@ -165,7 +165,8 @@ async def test_calls_go_to_the_cards_path_if_it_is_below_the_url(
             answer(b"", status="302 Found", more="Location: http://169.254.169.254/latest/meta-data\r\n"),
             "HTTP 302, and the hub follows no redirects",
         ),
-        (answer(b"", status="401 Unauthorized"), "HTTP 401"),
+        (answer(b"", status="401 Unauthorized"), "it asks for a credential (HTTP 401), and the hub has none for it"),
+        (answer(b"", status="403 Forbidden"), "HTTP 403"),
     ],
 )
 async def test_what_is_no_card_is_told_and_not_kept(client: Client, given: bytes, why: str) -> None:

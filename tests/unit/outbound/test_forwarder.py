@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64encode
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
+from hub.identity.vault import SealingVault, random_key
 from hub.outbound.answers import AnswerLimits
 from hub.outbound.client import Client
 from hub.outbound.forwarder import HttpForwarder
 from hub.ports.forwarder import Attach, Dispatch
-from rolecall.errors import InvalidAnswer, WorkerBroke, WorkerFault, WorkerRefused, WorkerUnreachable
+from rolecall.errors import CredentialRefused, InvalidAnswer, WorkerBroke, WorkerFault, WorkerRefused, WorkerUnreachable
 from rolecall.model.a2a import EventKind, Ids, TaskState, WorkerEvent
 from rolecall.model.command import Send, Target
 from rolecall.model.ids import TaskId, WorkerId
@@ -271,6 +274,36 @@ async def test_an_error_status_with_a_json_rpc_error_is_the_workers_fault(client
     async with RawServer(always(answer(fault({"code": -32602, "message": "bad"}), status=code))) as server:
         with pytest.raises(WorkerFault, match="bad"):
             await collect(client, server.url)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "shown", "why"),
+    [
+        ("401 Unauthorized", "application/json", True, "it does not accept the hub's credential (HTTP 401)"),
+        ("401 Unauthorized", "text/html", True, "it does not accept the hub's credential (HTTP 401)"),
+        ("401 Unauthorized", "application/json", False, "it asks for a credential (HTTP 401), and the hub has none for it"),
+        ("403 Forbidden", "application/json", True, "it does not accept the hub's credential (HTTP 403)"),
+        ("403 Forbidden", "text/html", False, None),
+    ],
+)
+async def test_a_worker_that_does_not_let_the_hub_in_is_told_as_that(
+    client: Client, code: str, kind: str, shown: bool, why: str | None
+) -> None:
+    vault = SealingVault(random_key())
+    sealed = b64encode(vault.seal(b"Bearer old")).decode() if shown else ""
+    refusal = answer(fault({"code": -32000, "message": "who?"}), status=code, kind=kind)
+    async with RawServer(always(refusal)) as server:
+        for ask in ("deliver", "fetch"):
+            forwarder, target = HttpForwarder(client, vault=vault), replace(offer(server.url), credential=sealed)
+            with pytest.raises(InvalidAnswer if why is None else CredentialRefused) as caught:
+                if ask == "fetch":
+                    await forwarder.fetch("default", target, IDS)
+                else:
+                    listener = Listener()
+                    forwarder.deliver("default", target, dispatch(), listener)
+                    await listener.end()
+            if isinstance(caught.value, CredentialRefused):
+                assert (caught.value.why, caught.value.copy().message) == (why, f"{target.worker} cannot be called: {why}.")
 
 
 SECRET = b"s3cret-of-the-worker"

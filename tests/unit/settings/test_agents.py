@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.settings.agents import AgentSetting
+from hub.settings.agents import AgentSetting, read_again
 from hub.settings.model import Loaded, load
 from rolecall.cli import run
 from rolecall.errors import ConfigError
@@ -30,6 +30,22 @@ def test_a_token_alone_is_a_bearer_token_and_more_is_the_whole_header(file: Path
         (agent,) = loaded(file, text).agents
         assert agent == AgentSetting(f"{file}:2", "a", "http://h", None, tmp_path / "key", (), expected)
         assert "s3cret" not in repr(agent) and "YTpi" not in repr(agent)
+
+
+def test_credentials_are_read_again_and_those_that_cannot_be_stay(file: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).write_text("old")
+    text = "".join(
+        f'[[agents]]\nrole = "{name}"\nurl = "http://{name}"\ncredential_file = "{tmp_path}/{name}"\n'
+        for name in ("one", "two")
+    )
+    agents = loaded(file, text + '[[agents]]\nrole = "three"\nurl = "http://three"\n').agents
+    assert read_again(agents) == ([*agents], [])
+    (tmp_path / "one").write_text("newer")
+    (tmp_path / "two").unlink()
+    now, problems = read_again(agents)
+    assert [agent.authorization for agent in now] == ["Bearer newer", "Bearer old", None]
+    assert problems == [f"{file}:5: credential_file: {tmp_path}/two cannot be read as UTF-8 text."]
 
 
 def test_the_file_is_read_again_and_of_it_the_agents_alone(file: Path) -> None:
