@@ -204,8 +204,10 @@ class Registration:
     """The id of its holder's token that was used last. Empty: not known, or one that never ends."""
     health: Health = Health.READY
     reason: str = ""
-    reported_in_flight: int = 0
     in_flight: int = 0
+    """This hub's calls that are in progress."""
+    other_in_flight: int = 0
+    """Other calls that the worker had at its last beat: of other hubs, or made around them."""
     failed_calls: FailedCalls | None = None
     """None: its last call succeeded, or it had none."""
     last_success: float = -inf
@@ -224,8 +226,16 @@ class Registration:
 
     @property
     def load(self) -> int:
-        """The larger of the load that the worker reports and the number of this hub's calls in progress."""
-        return max(self.in_flight, self.reported_in_flight)
+        """This hub's calls as of now, and the others as of the worker's last beat."""
+        return self.in_flight + self.other_in_flight
+
+    def report(self, in_flight: int) -> None:
+        """A beat tells how many calls the worker has. Those of this hub are among them; the hub knows better when they end.
+
+        The hub counts a call before the worker has it and until after its end, so that hardly any of its own is taken for
+        another: only one that ends while the beat is on its way.
+        """
+        self.other_in_flight = max(0, in_flight - self.in_flight)
 
     @property
     def drains_itself(self) -> bool:

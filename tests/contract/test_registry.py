@@ -261,12 +261,30 @@ async def test_beat_renews_for_the_time_given_at_enrolment(registry: Registry, c
 async def test_a_beat_updates_load_and_capacity_and_keeps_missing_values(registry: Registry) -> None:
     registration = await enrolled(registry, capacity=4)
     await beat(registry, registration, in_flight=3, capacity=8)
-    assert (registration.reported_in_flight, registration.offer.capacity) == (3, 8)
+    assert (registration.other_in_flight, registration.offer.capacity) == (3, 8)
     await beat(registry, registration)
-    assert (registration.reported_in_flight, registration.offer.capacity) == (3, 8)
+    assert (registration.other_in_flight, registration.offer.capacity) == (3, 8)
     await beat(registry, registration, in_flight=0)
-    assert (registration.reported_in_flight, registration.offer.capacity) == (0, 8)
+    assert (registration.other_in_flight, registration.offer.capacity) == (0, 8)
     assert await kinds(registry) == ["enrolled"]
+
+
+@pytest.mark.parametrize(
+    ("own", "reported", "others"),
+    [(0, 0, 0), (1, 1, 0), (2, 1, 0), (1, 3, 2), (0, 2, 2)],
+    ids=["idle", "own", "not there yet", "of another hub too", "direct"],
+)
+async def test_the_load_is_this_hubs_calls_as_of_now_and_the_others_of_the_last_beat(
+    registry: Registry, own: int, reported: int, others: int
+) -> None:
+    registration = await enrolled(registry, capacity=4)
+    registration.in_flight = own
+    await beat(registry, registration, in_flight=reported)
+    assert registration.load == own + others
+    registration.in_flight = 0
+    assert registration.load == others
+    registration.in_flight = 4
+    assert registration.load == 4 + others
 
 
 async def test_a_beat_after_expiry_is_unknown_and_renews_nothing(registry: Registry, clock: ManualClock) -> None:
@@ -297,7 +315,7 @@ async def test_stale_epoch_or_other_secret_cannot_renew(registry: Registry, cloc
         with pytest.raises(LeaseSuperseded):
             await registry.beat("default", WORKER, wrong, Beat(in_flight=9))
     assert registry.expires_in(second) == timedelta(seconds=60)
-    assert second.reported_in_flight == 0
+    assert second.other_in_flight == 0
 
 
 async def test_a_missing_proof_is_not_required(registry: Registry) -> None:

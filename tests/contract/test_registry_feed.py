@@ -174,7 +174,7 @@ async def test_beats_are_kept_by_sweep_and_by_closing(store: Store, engine: Engi
         engine = await store.reopen()
         found = engine.registry.get("default", WORKER)
         assert found is not None
-        assert (found.reported_in_flight, found.offer.capacity) == (7, 9)
+        assert (found.other_in_flight, found.offer.capacity) == (7, 9)
         registration = found
 
 
@@ -195,7 +195,7 @@ async def test_a_worker_that_has_sent_no_beat_has_no_load_after_a_restart(store:
     await enrolled(engine.registry)
     found = (await store.reopen()).registry.get("default", WORKER)
     assert found is not None
-    assert found.reported_in_flight == 0
+    assert found.other_in_flight == 0
 
 
 async def test_a_ttl_that_was_changed_by_a_repeated_enrolment_is_kept(store: Store, engine: Engine) -> None:
@@ -219,7 +219,7 @@ async def test_marks_leave_the_time_and_the_load_of_a_lease_as_they_are_in_the_s
     clock.advance(50)
     found = (await store.reopen()).registry.get("default", WORKER)
     assert found is not None
-    assert (found.health, found.reported_in_flight) == (Health.READY, 3)
+    assert (found.health, found.other_in_flight) == (Health.READY, 3)
 
 
 async def test_a_lease_that_expired_while_the_hub_was_down_is_suspect_after_the_restart(

@@ -220,7 +220,7 @@ async def test_the_next_worker_gets_what_it_reads(system: System, first: str) ->
     file = await stored(system, CONTENT)
     for instance, reads_files in (("a", False), ("b", True)):
         registration = await system.enrol(f"echo:{instance}", reads_files=reads_files)
-        registration.reported_in_flight = int(instance != first)
+        registration.other_in_flight = int(instance != first)
         is_first = instance == first
         system.forwarder.plan(f"echo:{instance}", WorkerRefused(f"echo:{instance}") if is_first else task("completed"))
     await ask(system, "message/send", {"message": message("0.3", part("0.3", at=url(file)))})

@@ -20,11 +20,12 @@ from rolecall.errors import (
     WorkerUnreachable,
 )
 from rolecall.model.command import Target, TaskQuery
+from rolecall.model.principal import LOCAL
 from rolecall.model.value import replace
-from rolecall.model.worker import Health
+from rolecall.model.worker import Beat, Health
 from rolecall.protocol.text.jsontext import parse
 from tests.flow.callers import enrol
-from tests.flow.conftest import CALLER, System, say, shares
+from tests.flow.conftest import CALLER, System, proof, say, shares
 from tests.flow.relayed import CUT, REFUSED, end, moved, reaches, texts, words
 from tests.helpers.scripted import chunk, message, status, task
 from tests.helpers.watched_engine import Hold
@@ -84,6 +85,16 @@ async def test_a_call_counts_as_its_workers_load_until_the_task_ends(system: Sys
     hold.release()
     await pending
     assert lease.in_flight == 0
+
+
+async def test_a_call_that_ends_after_a_beat_has_reported_it_leaves_no_load(system: System) -> None:
+    lease = await system.enrol("echo:a", capacity=2)
+    pending, hold = await reaches(system, task(), then=(status("completed"), 60.0))
+    await system.directory.beat(LOCAL, lease.worker, proof(lease), Beat(in_flight=2))
+    assert lease.load == 2, "one is another hub's"
+    hold.release()
+    await pending
+    assert lease.load == 1
 
 
 # --- failover

@@ -172,7 +172,7 @@ async def test_a_context_stays_with_its_worker_at_any_load(system: System) -> No
     first, second = await enrol(system, "echo:a", "echo:b")
     holder = (await decided(system, contextId="c")).worker
     busy = first if first.worker == holder else second
-    busy.reported_in_flight = 7
+    busy.other_in_flight = 7
     assert await went(system, contextId="c") == (holder.instance, "context affinity", 2)
 
 
@@ -285,7 +285,7 @@ async def test_a_full_worker_gets_no_call_and_if_all_are_full_the_caller_gets_wo
 
 async def test_what_a_worker_reports_makes_it_busier_but_never_full(system: System) -> None:
     first, second = await enrol(system, "echo:a", "echo:b", capacity=2)
-    first.reported_in_flight = 9
+    first.other_in_flight = 9
     for _ in range(5):
         assert (await went(system))[0] == "b"
     second.in_flight = 2
@@ -359,7 +359,7 @@ async def test_an_answer_goes_only_to_the_tasks_own_worker(system: System) -> No
     asked = await system.send()
     owner = (await system.row()).worker
     assert owner is not None
-    leases[owner.instance].reported_in_flight = 50
+    leases[owner.instance].other_in_flight = 50
     await mark(system, leases[owner.instance], Health.DRAINING)
     made = await decided(system, "blue", taskId=asked["id"])
     assert (made.worker, made.rule, made.candidates) == (owner, "owner", 1)

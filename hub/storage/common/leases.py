@@ -310,7 +310,7 @@ class LeaseTable:
         if beat.was_away or registration.health is Health.SUSPECT:
             registration.was_away = True
         if beat.in_flight is not None:
-            registration.reported_in_flight = beat.in_flight
+            registration.report(beat.in_flight)
         if beat.capacity is not None and beat.capacity != registration.offer.capacity:
             registration.offer = replace(registration.offer, capacity=beat.capacity)
         return registration

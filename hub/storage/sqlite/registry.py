@@ -260,7 +260,7 @@ class SqliteRegistry(LeaseTable):
             record.reason,
             record.registered_at,
         )
-        in_flight, token = (old.reported_in_flight, old.token) if old is not None else (0, "")
+        in_flight, token = (old.other_in_flight, old.token) if old is not None else (0, "")
         if change.lasts is not None:
             token = change.token
         beat_row = (*name, record.epoch, record.offer.capacity, in_flight, change.at, expires_at, token)
@@ -271,7 +271,7 @@ class SqliteRegistry(LeaseTable):
         if lease is None:
             return None
         r = lease.registration
-        beat = (r.offer.capacity, r.reported_in_flight, r.last_seen, self._wall_expiry(lease.expires), r.token)
+        beat = (r.offer.capacity, r.other_in_flight, r.last_seen, self._wall_expiry(lease.expires), r.token)
         return (*beat, key[0], *key[1], r.epoch)
 
     def _wall_expiry(self, expires: float) -> float | None:
@@ -302,7 +302,7 @@ class SqliteRegistry(LeaseTable):
         key, lasts = (workspace, WorkerId(role, instance)), timedelta(seconds=ttl)
         record = LeaseRecord(_offer(offer, capacity), owner, epoch, boot, lasts, Health(health), reason, registered_at)
         registration = self._renew_or_create(key, record, lasts)
-        registration.reported_in_flight, registration.last_seen = in_flight, last_seen
+        registration.other_in_flight, registration.last_seen = in_flight, last_seen
         self._set_token(key, registration, token)
         if record.health is Health.FAILING:  # nothing is known of its calls any more
             return self.decide_mark(workspace, key[1], epoch, Health.READY, "")

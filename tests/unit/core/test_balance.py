@@ -27,7 +27,8 @@ class ScriptedRandom(Random):
 def worker(name: str, in_flight: int = 0, capacity: int | None = None, reported: int = 0) -> Registration:
     offer = Offer(WorkerId("a", name), "http://w/", capacity=capacity)
     lease = Registration("default", offer, 1, "b", "s", timedelta(seconds=60))
-    lease.in_flight, lease.reported_in_flight = in_flight, reported
+    lease.in_flight = in_flight
+    lease.report(reported)
     return lease
 
 

@@ -188,7 +188,7 @@ async def test_leases_stored_before_the_beat_table_are_migrated(database: Path, 
         db.execute(f"insert into lease values ({', '.join('?' * len(row))})", row)
     async with SqliteEngine(database, clock) as engine:
         (lease,) = engine.registry.live("w", "coder")
-        assert (lease.epoch, lease.offer.capacity, lease.reported_in_flight, lease.last_seen) == (7, 4, 3, 2.0)
+        assert (lease.epoch, lease.offer.capacity, lease.other_in_flight, lease.last_seen) == (7, 4, 3, 2.0)
         assert lease.health is Health.READY
 
 
