@@ -225,7 +225,11 @@ class Task:
 
         stream = self.stream(role, message, goes_on=goes_on, fetch_files=False, **how)
         child = ChildCall(self._link, stream, answer, goes_on=goes_on, files=self._access.files)
-        return (await child.reply(ask)).raise_for_state()
+        try:
+            return (await child.reply(ask)).raise_for_state()
+        except RolecallError as error:
+            error.called = role
+            raise
 
     def stream(
         self,
@@ -266,6 +270,7 @@ class Task:
             repeats=True,
             files=self._access.files,
             fetch_files=fetch_files,
+            called=role,
         )
 
     def _link(self, *words: str) -> HubLink:

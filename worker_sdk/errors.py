@@ -21,6 +21,8 @@ class RolecallError(Exception):
 
     reason = "ERROR"
     hint = ""
+    called = ""
+    """The role whose call, in a task, failed with this."""
 
     def __init__(
         self,

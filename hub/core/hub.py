@@ -52,7 +52,7 @@ from rolecall.model.command import CancelTask, GetTask, ListTasks, ParentCall, S
 from rolecall.model.content import Download
 from rolecall.model.ids import START, Caller, Cursor, TaskId, new_context_id, new_task_id
 from rolecall.model.push import PushConfig
-from rolecall.model.task import StoredFile, Summary, SummaryPage, TaskRow, Turn
+from rolecall.model.task import Excerpt, StoredFile, Summary, SummaryPage, TaskRow, Turn
 from rolecall.model.usage import Spending, Usage, UsageGroup, UsageQuery
 
 _REVEAL_AFTER = 1.0
@@ -237,6 +237,10 @@ class Hub:
     def summary(self, caller: Caller, task: TaskId) -> Awaitable[Summary]:
         """TaskNotFound."""
         return self._lists.summary(caller, task)
+
+    def excerpts(self, caller: Caller, rows: Sequence[TaskRow]) -> Awaitable[Mapping[TaskId, Excerpt]]:
+        """Of tasks of the caller."""
+        return self._reader.excerpts(caller, rows)
 
     def usage_of(self, tasks: Sequence[TaskId]) -> Awaitable[Mapping[TaskId, Sequence[Usage]]]:
         """Of tasks that the caller may read."""

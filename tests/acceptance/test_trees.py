@@ -172,6 +172,13 @@ def test_two_roles_that_call_each_other_stop_with_the_chain_in_the_error(agents:
     log = (agents.folder / "pong-a.log").read_text()
     assert "ping > pong > ping" in log
     assert agents.states("pong") == ["failed"]
+    text = failed["status"]["message"]["parts"][0]["text"]
+    assert text.startswith("Its call to pong failed: Its call to ping failed: The role ") and "ping > pong > ping" in text
+    (below,) = agents.tree(failed["id"])
+    assert (
+        below["task"]["detail"].startswith('Its call to ping failed: The role "ping" works on this already')
+        and "reason" not in below["task"]
+    )
 
 
 def test_a_tree_is_cancelled_from_the_top_within_two_seconds(agents: Agents) -> None:

@@ -47,6 +47,19 @@ async def test_a_child_belongs_to_the_caller_of_its_parent(system: System) -> No
     ]
 
 
+async def test_a_tree_says_why_its_tasks_have_failed(system: System) -> None:
+    root = await working(system, "planner")
+    failed = await child(system, root, "writer", task(), status("failed", "no ink"))
+    lost = await child(system, root, "editor", task(), CUT, replays=False)
+    done = await child(system, root, "tester", task(), status("completed", "fine"))
+    await settled()
+    rows = [await row_of(system, task_id) for task_id in (root, failed, lost, done)]
+    found = await system.hub.excerpts(CALLER, rows)
+    assert (found[failed].detail, found[failed].reason) == ("no ink", "")
+    assert found[lost].reason == "WORKER_LOST" and found[lost].detail.startswith("editor:a no longer knows the task.")
+    assert {found[one].detail for one in (root, done)} == {""}
+
+
 Ending = Callable[[System, TaskId, Hold], Awaitable[None]]
 
 

@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A task in its current state, or a bare message. `raw` is its A2A document. `found`: the files that it names by
-    reference, by their urls.
+    reference, by their urls. `called`: the role, of a call in a task.
     """
 
     raw: JsonObject
     found: Mapping[str, File] = field(default_factory=dict, repr=False, compare=False)
+    called: str = field(default="", repr=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -99,17 +100,24 @@ class Reply:
 
     def raise_for_state(self) -> Reply:
         """Raise TaskFailed (also for canceled), TaskRejected or InputRequired; otherwise return the reply."""
+        error = self._error()
+        if error is not None:
+            error.called = self.called
+            raise error
+        return self
+
+    def _error(self) -> RolecallError | None:
         text = (self.message.text if self.message else "") or f"The task is {self.state}."
         facts = {"taskId": self.task_id or "", "contextId": self.context_id or ""}
         if self.state in (TaskState.FAILED, TaskState.CANCELED):
             own = _of_hub(self.raw)
             facts |= {"idempotent": "true"} if own.get("idempotent") is True else {}
-            raise TaskFailed(text, reason=str(own["reason"]) if own.get("reason") else None, facts=facts)
+            return TaskFailed(text, reason=str(own["reason"]) if own.get("reason") else None, facts=facts)
         if self.state is TaskState.REJECTED:
-            raise TaskRejected(text, facts=facts)
+            return TaskRejected(text, facts=facts)
         if self.state in PAUSED:
-            raise InputRequired(text, facts=facts)
-        return self
+            return InputRequired(text, facts=facts)
+        return None
 
 
 @dataclass(frozen=True, slots=True)

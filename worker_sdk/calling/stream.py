@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from types import TracebackType
 
 from rolecall.model.a2a import PAUSED, EventKind, JsonObject
@@ -28,7 +29,7 @@ class HubStream:
 
     `task_id` is known as soon as the hub has the call, `context_id` and `cursor` after the first event. `repeats`: the message
     is sent again until the hub has it. The hub recognises it; where it may not, it must not be sent twice. `fetch_files`: small
-    files at the hub are in memory before their event is given.
+    files at the hub are in memory before their event is given. `called`: the role, of a call in a task.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class HubStream:
         repeats: bool = False,
         files: Files | None = None,
         fetch_files: bool = True,
+        called: str = "",
         backoff: tuple[float, float] = (0.1, 5.0),
     ) -> None:
         self._link = link
@@ -51,6 +53,7 @@ class HubStream:
         self._give_up_after = give_up_after
         self._repeats = repeats
         self._backoff = backoff
+        self._called = called
         self._answers: str | None = (params.get("message") or {}).get("taskId")
         self._has_seen = after
         """The cursor up to which the reader knows the task."""
@@ -80,6 +83,7 @@ class HubStream:
         except RolecallError as error:
             if not isinstance(error, HubUnreachable | HubBusy | StreamLost) or not self._comes_back(error):
                 error.about(self.task_id)
+                error.called = self._called
                 raise
             await self._resume(error)
 
@@ -96,6 +100,7 @@ class HubStream:
             # Before the first event only the hub knows whether there is a task: a call that is refused leaves none.
             lost = self._begun or self._answers or isinstance(error, StreamLost | HubUnreachable)
             error.about(self.task_id if lost else None)
+            error.called = self._called
             raise
 
     @property
@@ -109,14 +114,17 @@ class HubStream:
         self._fetch_files = False  # before the end nobody asks for them
         async for event in self:
             if event.kind == "message":
-                return await with_files(event.raw, self._files)
+                return await self._reply_of(event.raw)
             if event.kind == "task":
                 task = TaskFold(event.raw)
             elif task is not None:
                 task.add(EventKind(event.raw["kind"]), event.raw)
         if task is None:
             raise StreamLost("The stream ended without an event.", facts={"taskId": self.task_id or ""})
-        return await with_files(task.document, self._files)
+        return await self._reply_of(task.document)
+
+    async def _reply_of(self, document: JsonObject) -> Reply:
+        return replace(await with_files(document, self._files), called=self._called)
 
     async def _events(self) -> AsyncIterator[StreamEvent]:
         resumed = False

@@ -18,7 +18,7 @@ from rolecall.model.command import Send
 from rolecall.model.usage import Usage
 from rolecall.protocol.text.timestamp import timestamp
 from worker_sdk.context import FilesWithin, HubAccess, LinkWithin, Task
-from worker_sdk.errors import RolecallError
+from worker_sdk.errors import InputRequired, RolecallError, TaskFailed, TaskRejected
 from worker_sdk.files.content import AtHub
 from worker_sdk.files.file import File
 from worker_sdk.files.parts import fetch, part_of
@@ -35,6 +35,7 @@ log = logging.getLogger("worker_sdk")
 
 GoneOn = Callable[[], Awaitable[bool]]
 _MAX_TEXT = 128 * 1024
+_MAX_REASON = 4_000
 _ENVELOPE = 8 * 1024
 """Bytes of an event with a file, beside its content."""
 _NO_MESSAGE = Message({})
@@ -319,6 +320,11 @@ class Execution:
             return TaskState.FAILED, str(error)
         if error is None and not cancelled:
             return TaskState.COMPLETED, ""
+        call = _failed_call(error)
+        if call is not None:
+            text = f"Its call to {call.called} failed: {_line_of(call)} ({_code_of(call)})"
+            log.error("task %s failed: %s", self.log.task_id, text, exc_info=error)
+            return TaskState.FAILED, text
         error_id = secrets.token_hex(2)
         log.error(
             "task %s failed (error id %s)",
@@ -444,6 +450,27 @@ def _as_artifact(result: Any) -> Artifact | File:
     if is_model(type(result)):
         return Artifact(data=write_model(result))
     raise TypeError(f"a handler returns str, dict, a model, Artifact, File or None, not {type(result).__name__}")
+
+
+def _failed_call(error: BaseException | None) -> RolecallError | None:
+    """What a child says, or the hub's refusal of a call: those are for the caller of the task, whose tasks they are. Of calls
+    that are made at once, in a task group, the first that has failed.
+    """
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if not isinstance(error, RolecallError) or not error.called:
+        return None
+    for_caller = error.code is not None or isinstance(error, TaskFailed | TaskRejected | InputRequired)
+    return error if for_caller else None
+
+
+def _code_of(error: RolecallError) -> str:
+    return f"{error.reason}, task {error.task_id}" if error.task_id else error.reason
+
+
+def _line_of(error: RolecallError) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}…"
 
 
 def _call_if_open(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:

@@ -176,8 +176,9 @@ def add_tasks(app: Quart, hub: Hub, uses: OpenUses) -> None:
         root, children = await hub.trees.tree(await hub.task(caller(), TaskId(task), Target()))
         ids = [root.id, *(child.row.id for child in children)]
         used, budgets = await hub.usage_of(ids), await hub.budgets(ids)
-        items = [_branch_item(root, None, used, budgets)]
-        items += [_branch_item(row, branch, used, budgets) for row, branch in children]
+        excerpts = await hub.excerpts(caller(), [root, *(child.row for child in children)])
+        items = [_branch_item(root, None, used, budgets, excerpts)]
+        items += [_branch_item(row, branch, used, budgets, excerpts) for row, branch in children]
         return Tree(tasks=items, usage=_usage(UsageSums(one for usage in used.values() for one in usage).sums))
 
     @app.get("/registry/usage")
@@ -273,11 +274,15 @@ def _cost(nanos: int, currency: str) -> Cost:
 
 
 def _branch_item(
-    row: TaskRow, branch: Branch | None, used: Mapping[TaskId, Sequence[Usage]], budgets: Mapping[TaskId, Spending]
+    row: TaskRow,
+    branch: Branch | None,
+    used: Mapping[TaskId, Sequence[Usage]],
+    budgets: Mapping[TaskId, Spending],
+    excerpts: Mapping[TaskId, Excerpt],
 ) -> BranchItem:
     deadline = branch.deadline if branch is not None else None
     return BranchItem(
-        task=task_item(row, used.get(row.id, ())),
+        task=task_item(row, used.get(row.id, ()), excerpt=excerpts[row.id]),
         parent=branch.parent if branch is not None else None,
         deadline=timestamp(deadline) if deadline is not None else None,
         goes_on=branch is not None and branch.goes_on,

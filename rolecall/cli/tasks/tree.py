@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rolecall.cli.output import print_data, print_facts, print_table, took
+from rolecall.cli.output import cut, print_data, print_facts, print_table, took
+from rolecall.cli.tasks.table import why
 from rolecall.cli.tasks.usage import FIGURES, figures_of, used_in_words
 from rolecall.model.a2a import JsonObject
 
 _COLUMNS = ("TREE", "STATE", "WORKER", "TOOK")
 _INDENT = "  "
+_LONGEST = 160
+"""Characters of a failure. `tasks show` of that task has all."""
 
 
 def print_tree(tree: JsonObject) -> None:
-    """The tasks of `GET /registry/tasks/{id}/tree`, each below the one that has started it, with what they have used."""
+    """The tasks of `GET /registry/tasks/{id}/tree`, each below the one that has started it, with what they have used, and why
+    some have failed.
+    """
     branches, used = tree["tasks"], tree["usage"]
-    columns = (*_COLUMNS, *(FIGURES if used else ()), "TASK")
-    print_table(columns, [_cells(branch["task"], depth, used=bool(used)) for branch, depth in _in_order(branches)])
+    reasons = ("WHY",) if any(why(branch["task"]) for branch in branches) else ()
+    columns = (*_COLUMNS, *(FIGURES if used else ()), "TASK", *reasons)
+    rows = [
+        (*_cells(branch["task"], depth, used=bool(used)), cut(why(branch["task"]), _LONGEST))
+        for branch, depth in _in_order(branches)
+    ]
+    print_table(columns, [row[: len(columns)] for row in rows])
     if used:
         print_data("")
         print_facts([("used", used_in_words(used)), *budgets_in_words(branches)])

@@ -375,6 +375,30 @@ def test_a_task_is_shown_with_what_was_asked_when_in_the_time_of_this_machine_an
     assert err == "save its files: rolecall tasks save t1 DIR\n"
 
 
+def test_a_tree_with_failed_tasks_says_why(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> None:
+    def branch(name: str, state: str, parent: str | None, **why: str) -> dict[str, Any]:
+        times = {"created": "2026-01-01T00:00:00.000Z", "updated": "2026-01-01T00:00:04.200Z"}
+        return {"task": {"id": name, "role": "r", "worker": "w:1", "state": state, **times, **why}, "parent": parent}
+
+    branches = [
+        branch("t1", "failed", None, detail="Its call to r failed: gone"),
+        branch("t2", "completed", "t1"),
+        branch("t3", "failed", "t1", reason="WORKER_LOST", detail="w:1 is gone.\nWhat it had not sent is lost."),
+        branch("t4", "failed", "t1", detail="x" * 161),
+    ]
+    hub.result("tasks/get", task("failed"))
+    hub.on("GET /registry/tasks/t1/decision", Response({"reason": "TASK_NOT_FOUND", "detail": "forgotten"}, 404))
+    hub.on("GET /registry/tasks/t1/tree", Response({"tasks": branches, "usage": []}))
+    assert run(["tasks", "show", "t1"]) == 0
+    assert capsys.readouterr().out.partition("\n\n")[2].splitlines() == [
+        "TREE  STATE      WORKER  TOOK   TASK  WHY",
+        "r     failed     w:1     4.2 s  t1    Its call to r failed: gone",
+        "  r   completed  w:1     4.2 s  t2",
+        "  r   failed     w:1     4.2 s  t3    WORKER_LOST: w:1 is gone. What it had not sent is lost.",
+        f"  r   failed     w:1     4.2 s  t4    {'x' * 159}…",
+    ]
+
+
 def test_a_question_that_came_up_a_tree_is_listed_once_where_it_came_up_to(
     hub: ScriptedHub, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,7 @@ from rolecall.model.command import Target
 from rolecall.protocol.v0_3.requests import read_send
 from tests.helpers.processes import ROOT
 from worker_sdk import InputRequired, Message, NeedInput, Reject, RoleUnknown, Task, TaskFailed, TaskRejected, UserError, Worker
-from worker_sdk.errors import RolecallError
+from worker_sdk.errors import HubUnreachable, RolecallError
 from worker_sdk.testing.bench import Bench
 
 
@@ -127,6 +127,75 @@ async def test_a_child_that_fails_raises(error: Exception, raised: type[Exceptio
 
     async with worker("root", call).test(roles={"failing": worker("failing", fail)}) as t:
         assert (await t.call("go")).text == "caught"
+
+
+def failing(raised: Exception | None = None) -> Worker:
+    async def book(text: str) -> None:
+        if raised is not None:
+            raise raised
+
+    return worker("booker", book)
+
+
+@pytest.mark.parametrize(
+    ("raised", "called", "why"),
+    [
+        (UserError("no seats"), "booker", "no seats (TASK_FAILED, task "),
+        (UserError("x" * 4_001), "booker", f"{'x' * 4_000}… (TASK_FAILED, task "),
+        (UserError("no\n  seats\n"), "booker", "no seats (TASK_FAILED, task "),
+        (Reject("no dogs"), "booker", "no dogs (TASK_REJECTED, task "),
+        (ValueError("secret"), "booker", "Agent failed (error id "),
+        (None, "baker", 'No role "baker". Live: booker, root. Did you mean booker? (ROLE_UNKNOWN)'),
+    ],
+)
+@pytest.mark.parametrize("how", ["call", "stream", "group"])
+async def test_a_task_that_fails_because_of_its_call_says_why(
+    raised: Exception | None, called: str, why: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def ask(text: str, task: Task) -> str:
+        if how == "call":
+            return (await task.call(called, text)).text
+        if how == "group":
+            async with asyncio.TaskGroup() as group:
+                group.create_task(task.call(called, text))
+                group.create_task(asyncio.sleep(60))
+        async with task.stream(called, text) as stream:
+            return (await stream.reply()).raise_for_state().text
+
+    async with worker("root", ask).test(roles={"booker": failing(raised)}) as t:
+        with pytest.raises(TaskFailed) as failed:
+            await t.call("hi")
+        assert str(failed.value).startswith(f"Its call to {called} failed: {why}")
+        assert f"failed: Its call to {called} failed: " in caplog.text and "Traceback" in caplog.text
+        assert "secret" not in str(failed.value)
+
+
+async def test_the_reason_of_a_failure_comes_up_a_tree() -> None:
+    roles = {"middle": worker("middle", caller_of("booker")), "booker": failing(UserError("no seats"))}
+    async with worker("root", caller_of("middle")).test(roles=roles) as t:
+        with pytest.raises(
+            TaskFailed, match=r"^Its call to middle failed: Its call to booker failed: no seats \(TASK_FAILED, task "
+        ):
+            await t.call("hi")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [HubUnreachable("http://10.0.0.7 refuses"), RolecallError("own error", code=-32000), ValueError("secret")],
+    ids=["the hub is away", "not of a call", "another exception"],
+)
+async def test_other_exceptions_are_told_to_nobody(error: Exception) -> None:
+    async def fail(text: str, task: Task) -> None:
+        try:
+            await task.call("baker", text)
+        except RolecallError as refused:
+            if isinstance(error, HubUnreachable):
+                error.called = refused.called
+            raise error from refused
+
+    async with worker("root", fail).test(roles={"booker": failing()}) as t:
+        with pytest.raises(TaskFailed, match=r"^Agent failed \(error id \w{4}\): the log of root:\S+ says why"):
+            await t.call("hi")
 
 
 async def test_calls_that_the_hub_would_refuse_are_refused() -> None:
