@@ -15,12 +15,16 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import IO, Any
 
 log = logging.getLogger(__name__)
 
 AUDIT = "rolecall.audit"
 """The logger of the audit trail."""
+SCOPE: ContextVar[Mapping[str, str]] = ContextVar("facts of all that is logged in this context")
+"""JSON lines have them as members. Text lines name in words what they are about."""
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "event", "color_message"}
 _SECRET = frozenset(
     ("token", "tokens", "secret", "password", "authorization", "cookie", "set_cookie", "api_key", "lease", "credentials")
@@ -39,6 +43,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e
 _COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
 # Libraries whose lower levels log requests, SQL arguments, or a line per call.
 _QUIET = ("hypercorn.access", "hypercorn.error", "hpack", "quart", "aiosqlite", "httpx", "httpcore", "asyncio")
+
+
+def scope_of(worker: str) -> Mapping[str, str]:
+    """`role:instance`, as the scope of what is logged about it. Empty: none."""
+    role, _, instance = worker.partition(":")
+    return {"role": role, "instance": instance} if worker else {}
 
 
 def setup(level: str = "info", format: str = "auto", stream: IO[str] | None = None) -> None:
@@ -96,7 +106,7 @@ class JsonFormatter(logging.Formatter):
         line = {"at": _instant(record), "level": record.levelname.lower(), "logger": record.name, "event": event}
         if event != text:
             line["message"] = text
-        for name, value in _facts(record).items():
+        for name, value in {**SCOPE.get({}), **_facts(record)}.items():
             line.setdefault(name, value)
         failure = _failure(record)
         if failure:

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
+from rolecall.log import SCOPE, scope_of
 from rolecall.model.a2a import JsonObject
 from rolecall.model.ids import is_instance, is_role, split_name
 from worker_sdk.calling.http import HubLink
@@ -205,6 +206,7 @@ class Lease:
     # --- the loop
 
     async def _run(self) -> None:
+        SCOPE.set(scope_of(self.name))
         try:
             await self._renew()
         finally:
@@ -378,7 +380,8 @@ class Lease:
         if not reported:
             return
         level = logging.ERROR if self.refusal is not None else logging.WARNING if problem else logging.INFO
-        log.log(level, "%s %s %s%s", self.name, self._state_text, self.hub, f": {reason}{again}" if reason else "")
+        why, event = f": {reason}{again}" if reason else "", {"event": f"lease_{state}"}
+        log.log(level, "%s %s %s%s", self.name, self._state_text, self.hub, why, extra=event)
         if self._on_change is not None:
             self._on_change(state, reason)
 

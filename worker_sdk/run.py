@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from rolecall.log import setup_unless_done
+from rolecall.log import SCOPE, scope_of, setup_unless_done
 from rolecall.model.ids import is_loopback
 from rolecall.system.signals import on_signals
 from rolecall.system.sockets import bound_socket
@@ -67,6 +67,7 @@ async def serve(
     stop: asyncio.Event | None = None,
 ) -> int:
     """Run on the current event loop until `stop` is set, or without `stop` until a signal comes. Returns the exit code."""
+    SCOPE.set(scope_of(worker.name))
     settings = read_settings()
     chosen_hub = hub_url(hub) if hub else settings.hub
     if tls is not None:
@@ -75,14 +76,20 @@ async def serve(
     bound = int(listener.getsockname()[1])
     own_url = url or settings.advertise_url or url_towards(chosen_hub, bound, "http" if tls is None else "https")
     if is_loopback(host) and not is_loopback(urlsplit(own_url).hostname or ""):
-        log.warning("%s listens on %s only, but is offered at %s: give --host 0.0.0.0", worker.name, host, own_url)
+        log.warning(
+            "%s listens on %s only, but is offered at %s: give --host 0.0.0.0",
+            worker.name,
+            host,
+            own_url,
+            extra={"event": "worker_hidden"},
+        )
     stopping = stop or asyncio.Event()
     if stop is None:
         _on_signals(stopping.set)
     served = asyncio.Event()
     server = asyncio.create_task(serve_http(worker, listener, served, tls), name=f"server of {worker.name}")
     try:
-        log.info("%s serves at %s", worker.name, own_url)
+        log.info("%s serves at %s", worker.name, own_url, extra={"event": "worker_serves"})
         # Before the server has its first turn: no call comes before the worker knows whom it takes calls from.
         lease = worker.lease(own_url, hub=chosen_hub, token=token, ca_file=ca_file, reachable=_is_reachable(host, own_url))
         with LoopWatchdog(worker.name):
@@ -91,7 +98,7 @@ async def serve(
     finally:
         served.set()
         await _end(server)
-    log.info("%s has ended", worker.name)
+    log.info("%s has ended", worker.name, extra={"event": "worker_ended"})
     return code
 
 
@@ -120,7 +127,7 @@ async def _until_stopped(worker: Worker, lease: Lease, stopping: asyncio.Event, 
         for wait in waits:
             wait.cancel()
     if lease.refusal is not None:
-        log.error("%s ends: %s", worker.name, lease.refusal)
+        log.error("%s ends: %s", worker.name, lease.refusal, extra={"event": "worker_given_up"})
     await _drain(worker, lease)
     return exit_code(lease)
 
@@ -138,10 +145,11 @@ async def _drain(worker: Worker, lease: Lease) -> None:
         await lease.drain()
     tasks.draining = True
     if tasks.slots.busy:
-        log.info("%s finishes %d running task(s), for at most %g s", worker.name, tasks.slots.busy, worker.drain_timeout)
+        text, running = "%s finishes %d running task(s), for at most %g s", tasks.slots.busy
+        log.info(text, worker.name, running, worker.drain_timeout, extra={"event": "worker_draining"})
     stopped = await tasks.finish(worker.drain_timeout, "The worker was stopped before the task had ended.")
     if stopped:
-        log.warning("%s stopped %d unfinished tasks", worker.name, stopped)
+        log.warning("%s stopped %d unfinished tasks", worker.name, stopped, extra={"event": "tasks_stopped"})
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -204,11 +212,11 @@ def _on_signals(stop: Callable[[], None]) -> None:
     """The first signal stops gracefully; the second ends the process at once."""
 
     def first() -> None:
-        log.info("stopping: taking no new work (a second signal stops at once)")
+        log.info("stopping: taking no new work (a second signal stops at once)", extra={"event": "worker_stopping"})
         stop()
 
     def again() -> None:
-        log.warning("stopped at once")
+        log.warning("stopped at once", extra={"event": "worker_stopped"})
         logging.shutdown()
         os._exit(INTERRUPTED)
 

@@ -181,7 +181,7 @@ class Server:
     async def _refuse(self, send: Send, call_id: bytes, error: Exception, dialect: Dialect, streams: bool) -> None:
         fault = fault_of(error, dialect.faults)
         if not isinstance(error, HubError):
-            log.error("a request failed", exc_info=error)
+            log.error("a request failed", exc_info=error, extra={"event": "request_failed"})
         body = jsonrpc.write_error(call_id, fault)
         if isinstance(error, WorkerRefused):
             await _respond(send, 503, body, [_JSON, (b"x-not-processed", b"1"), (b"retry-after", b"1")])

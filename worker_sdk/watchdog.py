@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import sys
 import threading
@@ -31,7 +32,8 @@ class LoopWatchdog:
     def __enter__(self) -> LoopWatchdog:
         self._loop = asyncio.get_running_loop()
         self._watched = threading.get_ident()
-        self._thread = threading.Thread(target=self._watch, name="watchdog of the loop", daemon=True)
+        run = contextvars.copy_context().run  # for the log
+        self._thread = threading.Thread(target=run, args=(self._watch,), name="watchdog of the loop", daemon=True)
         self._beat()
         self._thread.start()
         return self
@@ -53,7 +55,8 @@ class LoopWatchdog:
             blocked, before = blocked + min(now - before, 2 * self._tick), now
             if self._beats != seen:
                 if reported:
-                    log.warning("%s: the loop runs again, after about %.0f s", self._name, blocked)
+                    text = "%s: the loop runs again, after about %.0f s"
+                    log.warning(text, self._name, blocked, extra={"event": "loop_runs_again"})
                 seen, blocked, reported = self._beats, 0.0, False
             elif blocked > self._limit and not reported:
                 reported = True
@@ -68,4 +71,7 @@ class LoopWatchdog:
             f"{self._name}: {what} has blocked the loop for {seconds:.0f} s, so no other task and no heartbeat runs. Write "
             "plain `def` for a handler that waits or computes, or use asyncio.to_thread."
         )
-        log.handle(log.makeRecord(log.name, logging.ERROR, __file__, 0, text, (), None, "_report", None, stack))
+        record = log.makeRecord(
+            log.name, logging.ERROR, __file__, 0, text, (), None, "_report", {"event": "loop_blocked"}, stack
+        )
+        log.handle(record)

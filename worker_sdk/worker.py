@@ -12,6 +12,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from rolecall.log import SCOPE, scope_of
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import (
     FILES_EXTENSION,
@@ -220,7 +221,11 @@ class Worker:
             reachable = not is_here(urlsplit(url).hostname or "")
         self.app.authorization = f"Bearer {secrets.token_urlsafe(32)}" if reachable and not self.open else ""
         if reachable and self.open:
-            log.warning("%s is open: it takes calls from anybody who can connect to it, around its hub's tokens", self.name)
+            log.warning(
+                "%s is open: it takes calls from anybody who can connect to it, around its hub's tokens",
+                self.name,
+                extra={"event": "worker_open"},
+            )
         self._lease = Lease(
             self.role,
             self.instance,
@@ -315,6 +320,7 @@ class Worker:
             self.concurrency = PLAIN_LIMIT
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
+        SCOPE.set(scope_of(self.name))
         await receive()
         url = read_settings().advertise_url
         if url is None:

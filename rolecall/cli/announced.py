@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from rolecall.cli.connect import problem
 from rolecall.cli.output import print_notice
+from rolecall.log import SCOPE, scope_of
 from rolecall.protocol.cards import CARD_PATHS, card_urls
 from rolecall.system.signals import on_signals
 from worker_sdk import Lease
@@ -68,6 +69,7 @@ async def hold(options: AnnounceOptions, address: HubAddress) -> int:
             authorization=(lambda: f"Bearer {token}") if token is not None else None,
             probe=lambda: _is_alive(client, card_url),
         )
+        SCOPE.set(scope_of(lease.name))
         async with lease:
             await _first(stop.wait(), lease.given_up())
     return exit_code(lease)

@@ -8,11 +8,12 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from rolecall.log import SCOPE, scope_of
 from rolecall.model.a2a import EventKind, JsonObject, TaskState
 from rolecall.model.command import Send
 from rolecall.model.usage import Usage
@@ -39,6 +40,7 @@ _MAX_REASON = 4_000
 _ENVELOPE = 8 * 1024
 """Bytes of an event with a file, beside its content."""
 _NO_MESSAGE = Message({})
+_FAILED = {"event": "task_failed"}
 
 
 class Slots:
@@ -93,6 +95,8 @@ class Execution:
         seconds for this turn; `worker`: whose log has its failure.
         """
         self._worker = worker
+        self._known_as = hub_task or task_log.task_id
+        """Its id in logs: callers and the hub's own log know no other."""
         self.log = task_log
         self._handler = handler
         self._slots = slots
@@ -145,8 +149,22 @@ class Execution:
             },
             TaskState.WORKING,
         )
-        self._job = asyncio.create_task(self._run(), name=f"handler of task {self.log.task_id}")
-        self._job.add_done_callback(self._on_job_end)
+        context = contextvars.copy_context()
+        context.run(SCOPE.set, self._scope)
+        self._job = asyncio.create_task(self._run(), name=f"handler of task {self._known_as}", context=context)
+        self._job.add_done_callback(self._on_job_end, context=context)
+
+    @property
+    def _scope(self) -> Mapping[str, str]:
+        """Of the handler's own log lines, too."""
+        own = {"worker_task": self.log.task_id} if self._known_as != self.log.task_id else {}
+        return {**scope_of(self._worker), "task": self._known_as, **own}
+
+    @property
+    def _named(self) -> str:
+        """Its id, and the worker's own where that differs."""
+        own = self.log.task_id
+        return self._known_as if self._known_as == own else f"{self._known_as} (here {own})"
 
     def resume(self, send: Send, remaining: float | None = None) -> None:
         """Answer the question that the handler waits for. The caller has taken the slot."""
@@ -287,7 +305,7 @@ class Execution:
             except BaseException as error:  # noqa: BLE001 - passed to the task, which handles it
                 future.set_exception(error)
 
-        threading.Thread(target=work, name=f"handler of task {self.log.task_id}", daemon=True).start()
+        threading.Thread(target=work, name=f"handler of task {self._known_as}", daemon=True).start()
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -312,7 +330,7 @@ class Execution:
 
     def _outcome_of(self, cancelled: bool, error: BaseException | None) -> tuple[TaskState, str]:
         if isinstance(error, TooLarge):
-            log.error("task %s failed: %s", self.log.task_id, error)
+            log.error("task %s failed: %s", self._named, error, extra=_FAILED)
             return TaskState.FAILED, str(error)
         if isinstance(error, Reject):
             return TaskState.REJECTED, str(error)
@@ -323,14 +341,15 @@ class Execution:
         call = _failed_call(error)
         if call is not None:
             text = f"Its call to {call.called} failed: {_line_of(call)} ({_code_of(call)})"
-            log.error("task %s failed: %s", self.log.task_id, text, exc_info=error)
+            log.error("task %s failed: %s", self._named, text, exc_info=error, extra=_FAILED)
             return TaskState.FAILED, text
         error_id = secrets.token_hex(2)
         log.error(
             "task %s failed (error id %s)",
-            self.log.task_id,
+            self._named,
             error_id,
             exc_info=error or asyncio.CancelledError("raised by the handler itself"),
+            extra=_FAILED,
         )
         where = f": the log of {self._worker} says why" if self._worker else ""
         return TaskState.FAILED, f"Agent failed (error id {error_id}){where}"
@@ -360,7 +379,9 @@ class Execution:
     def _send_usage(self) -> None:
         """A status alone. While the task waits, for its caller or for space, the next status takes it along."""
         if self.log.ended:
-            log.warning("task %s has ended, and its handler reports usage: that is lost", self.log.task_id)
+            log.warning(
+                "task %s has ended, and its handler reports usage: that is lost", self._named, extra={"event": "usage_lost"}
+            )
         elif not self.log.resting and not self.log.full:
             self._put_status(TaskState.WORKING)
 

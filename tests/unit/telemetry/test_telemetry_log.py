@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import io
 import json
 import logging
@@ -69,6 +70,21 @@ def test_an_event_can_have_a_name_that_differs_from_its_text() -> None:
     logging.getLogger("x").info("going down with %d tasks", 3, extra={"event": "draining"})
     (line,) = _json_lines(stream)
     assert (line["event"], line["message"]) == ("draining", "going down with 3 tasks")
+
+
+def test_json_lines_have_the_facts_of_their_scope_and_text_lines_have_not() -> None:
+    context = contextvars.copy_context()
+    context.run(telemetry_log.SCOPE.set, {"role": "echo", "task": "t1"})
+    stream = _set_up()
+    context.run(logging.getLogger("mine").info, "step", extra={"task": "other"})
+    logging.getLogger("mine").info("outside")
+    inside, outside = _json_lines(stream)
+    assert (inside["role"], inside["task"]) == ("echo", "other")
+    assert "role" not in outside
+    terminal = _Terminal()
+    telemetry_log.setup("info", "auto", terminal)
+    context.run(logging.getLogger("mine").info, "step")
+    assert "echo" not in terminal.getvalue()
 
 
 def test_a_fact_cannot_replace_a_standard_member() -> None:

@@ -222,5 +222,10 @@ def test_logs_follow_one_rule_whoever_runs_the_worker(tmp_path: Path, own: bool,
     with Process((sys.executable, *command), log=log, env=env, cwd=tmp_path) as worker:
         worker.wait_until(lambda: " serves at " in worker.output)
         first = worker.output.splitlines()[0]
-        assert first.startswith("OWN logs:") if own else json.loads(first)["logger"] == "worker_sdk"
+        if own:
+            assert first.startswith("OWN logs:")
+        else:
+            line = json.loads(first)
+            assert (line["logger"], line["event"], line["role"]) == ("worker_sdk", "worker_serves", "logs")
+            assert line["message"].startswith(f"logs:{line['instance']} serves at ")
         worker.stop(10)

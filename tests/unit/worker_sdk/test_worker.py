@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import logging
 import threading
 from collections.abc import AsyncGenerator, Callable
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from rolecall.errors import InvalidParams, TaskEnded, TaskNotCancelable, TaskNotFound, WorkerRefused
+from rolecall.log import JsonFormatter
 from rolecall.model.command import Target
 from rolecall.protocol.v0_3.requests import read_send
 from tests.helpers.clock import ManualClock
@@ -204,6 +207,39 @@ async def test_reject_and_user_error_keep_their_text_and_other_exceptions_get_an
         rejected.raise_for_state()
     with pytest.raises(TaskFailed, match="no such file"):
         user_error.raise_for_state()
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_log_names_the_task_as_the_hub_does_and_beside_it_as_the_worker_does(plain: bool) -> None:
+    def fail(text: str) -> None:
+        logging.getLogger("own").warning("step")
+        raise ValueError("no")
+
+    async def fail_later(text: str) -> None:
+        fail(text)
+
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter())
+    logging.getLogger().addHandler(handler)
+    try:
+        async with worker_of(fail if plain else fail_later).test() as t:
+            own = []
+            for hub_task in ("hub-1", ""):
+                message = {"messageId": f"m{hub_task}", "parts": [{"kind": "text", "text": "x"}]}
+                log = t.tasks.deliver(read_send({"message": message}, Target()), hub_task=hub_task).log
+                await log.wait_until_resting()
+                own.append(log.task_id)
+    finally:
+        logging.getLogger().removeHandler(handler)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    for line in lines[:2]:
+        assert (line["role"], line["task"], line["worker_task"]) == ("w", "hub-1", own[0])
+    for line in lines[2:]:
+        assert line["task"] == own[1] and "worker_task" not in line
+    assert [line["event"] for line in lines] == ["step", "task_failed"] * 2
+    assert lines[1]["message"].startswith(f"task hub-1 (here {own[0]}) failed (error id ")
+    assert lines[3]["message"].startswith(f"task {own[1]} failed (error id ")
 
 
 async def test_yielding_something_else_fails_the_task() -> None:
