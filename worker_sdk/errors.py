@@ -53,7 +53,7 @@ class RolecallError(Exception):
 
     def _note_task(self) -> None:
         """A traceback shows it, too."""
-        if self.task_id is not None:
+        if self.task_id is not None and self.task_id not in str(self.args[0]):
             self.add_note(f"It is about task {self.task_id}.")
 
     @property

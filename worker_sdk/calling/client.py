@@ -92,10 +92,10 @@ class HubClient:
                 with _about(task_id):
                     params["configuration"] = {"blocking": False}
                     answer = await self._link.call(path, "message/send", params, timeout=None)
-        except TimeoutError as error:
+        except TimeoutError:
             goes_on = f" Its task {stream.task_id} goes on." if stream.task_id else ""
             facts = {"taskId": stream.task_id or ""}
-            raise TimedOut(f"{role} has not ended within {timeout:g} s.{goes_on}", facts=facts) from error
+            raise TimedOut(f"{role} has not ended within {timeout:g} s.{goes_on}", facts=facts) from None
         return await read_reply(answer, self._files)
 
     @overload

@@ -49,7 +49,7 @@ class HubFeed:
                 try:
                     frames = reader.feed(chunk)
                 except FrameTooLong as error:
-                    raise RolecallError(f"The hub sent {error}.") from error
+                    raise RolecallError(f"The hub sent {error}.") from None
                 for frame in frames:
                     self.cursor = frame.id or self.cursor
                     yield _document(frame.data)
@@ -59,8 +59,8 @@ class HubFeed:
 def _document(data: bytes) -> JsonObject:
     try:
         found = parse(data)
-    except NotJson as error:
-        raise RolecallError("The hub sent a change that is not JSON.") from error
+    except NotJson:
+        raise RolecallError("The hub sent a change that is not JSON.") from None
     if not isinstance(found, dict):
         raise RolecallError("The hub sent a change that is no object.")
     return found

@@ -76,7 +76,7 @@ class HubLink:
                 timeout=_timeout(timeout),
             )
         except httpx.HTTPError as error:
-            raise await self._unreachable(error) from error
+            raise await self._unreachable(error) from None
         self._has_answered = True
         document = _document(response.content)
         if response.status_code >= 300:
@@ -93,7 +93,7 @@ class HubLink:
                 self.hub + path, content=dump(envelope), headers=_RPC_HEADERS | self._headers, timeout=_timeout(timeout)
             )
         except httpx.HTTPError as error:
-            raise await self._unreachable(error) from error
+            raise await self._unreachable(error) from None
         self._has_answered = True
         return self._read(response.status_code, response.content)
 
@@ -154,12 +154,12 @@ class HubLink:
         try:
             response = await client.send(request, stream=True)
         except httpx.HTTPError as error:
-            raise await self._unreachable(error) from error
+            raise await self._unreachable(error) from None
         self._has_answered = True
         try:
             yield response
         except httpx.HTTPError as error:
-            raise StreamLost(f"The stream was cut ({type(error).__name__}).") from error
+            raise StreamLost(f"The stream was cut ({type(error).__name__}).") from None
         finally:
             await response.aclose()
 
@@ -280,4 +280,4 @@ async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
         async for chunk in response.aiter_raw():
             yield chunk
     except httpx.HTTPError as error:
-        raise StreamLost(f"The stream was cut ({type(error).__name__}).") from error
+        raise StreamLost(f"The stream was cut ({type(error).__name__}).") from None

@@ -321,7 +321,7 @@ def _as_model(data: JsonObject | None, model: type[ModelT], what: str, task_id: 
     try:
         return read_model(model, data, what)
     except Mismatch as mismatch:
-        raise InvalidResult(str(mismatch), facts={"paths": ",".join(mismatch.paths)} | about) from mismatch
+        raise InvalidResult(str(mismatch), facts={"paths": ",".join(mismatch.paths)} | about) from None
 
 
 def _media_type(part: JsonObject) -> str | None:
@@ -335,7 +335,7 @@ def _read_event(result: Any) -> WorkerEvent:
     try:
         return read_result(result)
     except Malformed as error:
-        raise RolecallError(f"The answer is not A2A: {error}.", reason="INVALID_AGENT_RESPONSE") from error
+        raise RolecallError(f"The answer is not A2A: {error}.", reason="INVALID_AGENT_RESPONSE") from None
 
 
 def _kind_and_text(event: WorkerEvent) -> tuple[str, str]:

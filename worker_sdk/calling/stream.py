@@ -158,7 +158,7 @@ class HubStream:
                     await self._resume(error)
                     continue
                 lost = "The stream was cut before its first event, and the hub has taken the call back: it did not run."
-                raise StreamLost(lost, hint="Send it again.") from error
+                raise StreamLost(lost, hint="Send it again.") from None
             else:
                 if self._resting:
                     return
@@ -174,15 +174,15 @@ class HubStream:
             try:
                 frames = reader.feed(chunk)
             except FrameTooLong as error:
-                raise RolecallError(f"The hub sent {error}.") from error
+                raise RolecallError(f"The hub sent {error}.") from None
             for frame in frames:
                 yield frame
 
     async def _event(self, frame: Frame) -> StreamEvent:
         try:
             envelope = parse(frame.data)
-        except NotJson as error:
-            raise RolecallError("The hub sent an event that is not JSON.") from error
+        except NotJson:
+            raise RolecallError("The hub sent an event that is not JSON.") from None
         if isinstance(envelope, dict) and isinstance(envelope.get("error"), dict):
             raise rpc_error(envelope["error"])
         event = event_of(envelope.get("result") if isinstance(envelope, dict) else None, frame.id, self._files)
@@ -197,7 +197,7 @@ class HubStream:
             if self._fetch_files:
                 await fetch(event.found.values(), all_there=False)
         except (StreamLost, HubUnreachable, HubBusy) as error:
-            raise RolecallError(f"A file of the event could not be read: {error}", reason=error.reason) from error
+            raise RolecallError(f"A file of the event could not be read: {error}", reason=error.reason) from None
 
     async def _known_of(self, event: StreamEvent) -> JsonObject | None:
         """What the reader had of the task that this event repeats: all of it, or as much as when it answered the task's
@@ -260,7 +260,7 @@ class HubStream:
         """Resubscribe with back-off until it succeeds or `give_up_after` seconds have passed."""
         await self._disconnect()
         if not self._accepted and not self._repeats:
-            raise StreamLost(f"{cut} No event had arrived, so the call may or may not have run.") from cut
+            raise StreamLost(f"{cut} No event had arrived, so the call may or may not have run.") from None
         loop = asyncio.get_running_loop()
         low, high = self._backoff
         # A hub that accepts the call and cuts again before the first event does not count as back.
@@ -273,11 +273,9 @@ class HubStream:
                 facts = {"taskId": self.task_id or "", "cursor": self.cursor or ""}
                 if not self._accepted:
                     lost = f"{cut} The hub did not come back, and the call may or may not have run."
-                    raise StreamLost(lost, facts=facts) from cut
-                raise StreamLost(
-                    f"The stream of task {self.task_id} was cut, and the hub did not come back. Follow the task to resume.",
-                    facts=facts,
-                ) from cut
+                    raise StreamLost(lost, facts=facts) from None
+                lost = f"The stream of task {self.task_id} was cut, and the hub did not come back. {cut}"
+                raise StreamLost(f"{lost} Follow the task to resume.", facts=facts) from None
             try:
                 if self._accepted:
                     await self._connect("tasks/resubscribe", {"id": self.task_id})

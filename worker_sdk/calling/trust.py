@@ -64,4 +64,4 @@ def _add(context: ssl.SSLContext, ca_file: Path, setting: str = "ca_file") -> No
         fix = "Name a PEM file with the certificate of the hub's authority (ca_file or ROLECALL_CA_FILE)."
         if setting != "ca_file":
             fix = "Name a PEM file with all authorities to trust, or unset it."
-        raise ConfigError(f"{setting}: {ca_file} {problem}. {fix}") from error
+        raise ConfigError(f"{setting}: {ca_file} {problem}. {fix}") from None

@@ -73,7 +73,7 @@ class Skills:
         raise InvalidParams(f'There is no skill "{named[:_LONGEST_NAME]}". This worker has: {", ".join(ids)}.{suggestion}')
 
     def on_card(self, description: str) -> tuple[Skill, ...]:
-        """`description`: the worker's, for skills without one."""
+        """`description`: the worker's, for skills without one whose handler has no docstring."""
         return tuple(self._with_schemas(skill) for skill in skills({"skills": list(self._cards(description))}))
 
     def _with_schemas(self, skill: Skill) -> Skill:
@@ -83,7 +83,8 @@ class Skills:
     def _cards(self, description: str) -> Iterator[JsonObject]:
         for members in () if self._named and self.on_message is None else self._listed or [{"id": self.role}]:
             name = str(members.get("id") or members.get("name") or self.role)
-            yield {"id": name, "name": name, "description": description or name, "tags": [self.role], **members}
+            own = (self.on_message.description if self.on_message is not None else "") or description or name
+            yield {"id": name, "name": name, "description": own, "tags": [self.role], **members}
         for name, members in self._members.items():
             own = self._named[name].description or name
             yield {"name": name, "tags": [self.role], **members, "description": members.get("description") or own}

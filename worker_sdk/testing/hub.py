@@ -167,7 +167,7 @@ class _Link(HubLink):
                 return None
             return parse(known.log.snapshot())
         except errors.HubError as error:
-            raise _refused(error) from error
+            raise _refused(error) from None
 
     @asynccontextmanager
     async def stream(
@@ -182,7 +182,7 @@ class _Link(HubLink):
                 delivery = self._hub.call(self._parent, role, params, self._words, self._trace)
                 log, start = delivery.log, delivery.start
         except errors.HubError as error:
-            raise _refused(error) from error
+            raise _refused(error) from None
         yield StreamedAnswer(_frames(log, start), log.task_id)
 
 

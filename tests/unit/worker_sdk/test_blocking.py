@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
@@ -17,7 +18,7 @@ from types import FunctionType
 import pytest
 
 from rolecall import HubClient as AsyncHubClient
-from rolecall import NoLiveWorker
+from rolecall import NoLiveWorker, RolecallError, TimedOut
 from rolecall.sync import HubClient, HubStream
 from tests.helpers.processes import ROOT, environment
 from tests.helpers.scripts import load_script
@@ -110,11 +111,21 @@ def test_several_threads_may_share_a_client(hub: ScriptedHub) -> None:
 
 def test_a_time_out_is_that_of_the_call(hub: ScriptedHub) -> None:
     hub.on("message/stream", Response(frames=[(1, task())], hold=True))
-    from rolecall import TimedOut
-
     with HubClient(hub.url) as client, pytest.raises(TimedOut) as caught:
         client.call("echo", "hi", timeout=0.2)
     assert caught.value.task_id == "t1"
+
+
+def test_an_error_ends_a_script_with_its_sentence_and_the_frames_of_the_script(hub: ScriptedHub) -> None:
+    hub.on("message/stream", Response(frames=[(1, task())], hold=True))
+    with HubClient(hub.url) as here, HubClient("http://127.0.0.1:9") as away:
+        for client, what in ((here, "has not ended within 0.2 s. Its task t1 goes on."), (away, "(connection refused).")):
+            with pytest.raises(RolecallError) as caught:
+                client.call("echo", "hi", timeout=0.2)
+            lines = "".join(traceback.format_exception(caught.value)).splitlines()
+            assert lines[-1].endswith(what)
+            frames = [line for line in lines if line.startswith("  File ")]
+            assert len(frames) <= 4 and "test_blocking.py" in frames[0] and "The above" not in "".join(lines)
 
 
 def test_ctrl_c_ends_a_wait_at_once(hub: ScriptedHub, tmp_path: Path) -> None:

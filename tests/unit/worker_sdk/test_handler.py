@@ -85,6 +85,9 @@ def test_the_docstring_is_the_default_description() -> None:
     worker.on_message(handler)
     other.on_message(handler)
     assert (worker.description, other.description) == ("Returns the text.", "given")
+    assert [skill["description"] for one in (worker, other) for skill in one.card("http://w/")["skills"]] == [
+        "Returns the text."
+    ] * 2
 
 
 def test_a_role_with_its_instance_is_split_and_an_invalid_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from rolecall.model.a2a import JsonObject
 from worker_sdk.calling.feed import HubFeed as AsyncHubFeed
 from worker_sdk.calling.reply import Reply, StreamEvent
 from worker_sdk.calling.stream import HubStream as AsyncHubStream
+from worker_sdk.errors import RolecallError
 
 _T = TypeVar("_T")
 _LOOK = 0.5
@@ -32,7 +33,9 @@ class LoopThread:
         return self._loop.is_closed()
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Its result. A wait that is interrupted, as by Ctrl-C, cancels it. RuntimeError: the client is closed."""
+        """Its result. A wait that is interrupted, as by Ctrl-C, cancels it. RuntimeError: the client is closed. An error of the
+        client says in words what happened: it comes without the frames of the other thread.
+        """
         if self._loop.is_closed() or threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("This client is closed, or is called by its own loop.")
@@ -44,9 +47,12 @@ class LoopThread:
                 except TimeoutError:
                     if future.done():
                         raise
+        except RolecallError as error:
+            failure = error
         except BaseException:
             future.cancel()
             raise
+        raise failure.with_traceback(None)
 
     def run_any(self, work: Coroutine[Any, Any, Any]) -> Any:
         """The same, where the type of the result depends on the arguments."""
