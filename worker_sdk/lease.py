@@ -119,9 +119,6 @@ class Lease:
         self._offer |= {"ttl_seconds": ttl} if ttl is not None else {}
         self._authorization = authorization
         self._offered_authorization: str | None = None
-        self._drained_there = False
-        """An operator has drained the worker, as of the last heartbeat."""
-        self._drain_again = False
         self._capacity = capacity
         self._in_flight = in_flight
         self._probe = probe
@@ -262,25 +259,22 @@ class Lease:
         authorization = self._current_authorization
         if self.epoch is None or authorization != self._offered_authorization:
             offer = self._offer | ({"authorization": authorization} if authorization is not None else {})
-            self._drain_again = self._drained_there and self.epoch is not None
             self._read_answer(await self._request("PUT", f"/{quote(self.role)}/{quote(self.instance)}", offer))
             self._offered_authorization = authorization
-            if self._draining or self._drain_again:
+            if self._draining:
                 return 0.0
         else:
             beat: JsonObject = {"epoch": self.epoch, "lease": self._secret}
             # Never false: an operator may have drained this worker, and a heartbeat must not undo that.
-            beat |= {"draining": True} if self._draining or self._drain_again else {}
+            beat |= {"draining": True} if self._draining else {}
             beat |= {"in_flight": self._in_flight()} if self._in_flight is not None else {}
             beat |= {"capacity": self._capacity} if self._capacity is not None else {}
             beat |= {"was_away": True} if self._was_away else {}
             sent_draining = self._draining
-            answer = await self._request("POST", f"/{quote(self.name)}/heartbeat", beat)
-            self._read_answer(answer)
-            self._drained_there, self._drain_again = answer.get("state") == "draining", False
+            self._read_answer(await self._request("POST", f"/{quote(self.name)}/heartbeat", beat))
+            self._was_away = False
             if sent_draining:
                 self._drain_done.set()
-        self._was_away = False
         self._change(LeaseState.DRAINING if self._draining else LeaseState.READY, "")
         self._enrolled.set()
         return self._heartbeat

@@ -360,6 +360,14 @@ async def test_only_an_enrolment_ends_draining(registry: Registry) -> None:
     assert await kinds(registry) == ["enrolled", "draining", "changed"]
 
 
+async def test_a_worker_that_an_operator_drains_stays_so_when_its_process_enrols_again(registry: Registry) -> None:
+    registration = await enrolled(registry)
+    await registry.mark("default", WORKER, registration.epoch, Health.DRAINING, "for a restart")
+    await enrolled(registry)
+    assert (registration.health, registration.reason) == (Health.DRAINING, "for a restart")
+    assert (await enrolled(registry, boot="another")).health is Health.READY
+
+
 async def test_a_drained_worker_is_ready_again_under_its_epoch(store: Store, engine: Engine) -> None:
     registry, registration = engine.registry, await enrolled(engine.registry)
     epoch = registration.epoch

@@ -59,9 +59,9 @@ class Registry(Protocol):
         """End the lease. Errors as for `beat`; an old epoch changes nothing."""
 
     async def mark(self, workspace: str, worker: WorkerId, epoch: int, health: Health, reason: str) -> None:
-        """Set health. No effect if that epoch is not live, or has this health already. Only `undrain` and an enrolment end
-        DRAINING, for which `reason` is not empty: a beat gives none. SUSPECT does not replace FAILING, which only a mark,
-        another boot, or reopening the store ends.
+        """Set health. No effect if that epoch is not live, or has this health already. Only `undrain` and
+        another boot end a DRAINING that was marked, for which `reason` is not empty: a beat gives none, and any enrolment ends
+        it. SUSPECT does not replace FAILING, which only a mark, another boot, or reopening the store ends.
         """
 
     async def undrain(self, workspace: str, worker: WorkerId, epoch: int) -> None:

@@ -236,7 +236,8 @@ class LeaseTable:
             raise InstanceConflict(str(offer.worker), old.offer.url)
         # Without a boot id only the URL distinguishes processes.
         if old is not None and old.boot == boot and (boot or old.offer.url == offer.url):
-            health, reason = (old.health, old.reason) if old.health is Health.FAILING else (Health.READY, "")
+            stays = old.health is Health.FAILING or (old.health is Health.DRAINING and not old.drains_itself)
+            health, reason = (old.health, old.reason) if stays else (Health.READY, "")
             if offer.card_by_url and old.offer.card_by_url and offer.url == old.offer.url:
                 offer = offer.with_card_of(old.offer)
             if old.offer != offer or old.health is not health:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from base64 import b64encode
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -294,7 +294,7 @@ async def test_a_worker_that_does_not_let_the_hub_in_is_told_as_that(
     refusal = answer(fault({"code": -32000, "message": "who?"}), status=code, kind=kind)
     async with RawServer(always(refusal)) as server:
         for ask in ("deliver", "fetch"):
-            forwarder, target = HttpForwarder(client, vault=vault), replace(offer(server.url), credential=sealed)
+            forwarder, target = HttpForwarder(client, vault=vault), dataclasses.replace(offer(server.url), credential=sealed)
             with pytest.raises(InvalidAnswer if why is None else CredentialRefused) as caught:
                 if ask == "fetch":
                     await forwarder.fetch("default", target, IDS)
