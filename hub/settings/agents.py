@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -18,7 +19,7 @@ from hub.settings.sources import AGENTS
 from hub.settings.values import LocalPath, Role, Text, Url, below
 from rolecall.errors import ConfigError
 from rolecall.model.ids import is_instance
-from rolecall.toml_file import read_toml
+from rolecall.toml_file import line_within, read_toml
 
 _HEADER = re.compile(r"""^[ \t]*\[\[[ \t]*["']?agents["']?[ \t]*\]\]""", re.MULTILINE)
 _MOST_LABELS, _LONGEST_CREDENTIAL = 32, 4096
@@ -129,20 +130,26 @@ def read_table(table: Any, content: str, path: Path) -> tuple[Sequence[AgentSett
     """The agents that are right, and what is wrong with the others."""
     if not isinstance(table, list) or not all(isinstance(entry, dict) for entry in table):
         return (), [f"{path}: agents must be written as [[agents]], once for each agent."]
-    origins = [f"{path}:{content.count(chr(10), 0, found.start()) + 1}" for found in _HEADER.finditer(content)]
-    origins += [str(path)] * (len(table) - len(origins))
+    lines: list[int | None] = [content.count("\n", 0, found.start()) + 1 for found in _HEADER.finditer(content)]
+    lines += [None] * (len(table) - len(lines))
     agents: list[AgentSetting] = []
     problems: list[str] = []
-    for written, origin in zip(table, origins, strict=False):
+    for written, line in zip(table, lines, strict=False):
+        origin = f"{path}:{line}" if line else str(path)
         entry = {key: below(path.parent, value) if key == "credential_file" else value for key, value in written.items()}
         try:
             agents.append(_agent(_Entry.model_validate(entry), origin))
         except ValidationError as error:
-            problems += entry_problems(error, _Entry, entry, f"{origin}:", "[[agents]]")
+            place = partial(_place, path, line, content)
+            problems += entry_problems(error, _Entry, entry, place, "[[agents]]")
         except PydanticCustomError as error:  # its credential has just gone
             problems.append(f"{origin}: credential_file: {error.message()}")
     problems += _duplicates(agents)
     return tuple(agents), problems
+
+
+def _place(path: Path, line: int | None, content: str, key: str) -> str:
+    return f"{path}:{line_within(line, key, content)}" if line else str(path)
 
 
 def _agent(entry: _Entry, origin: str) -> AgentSetting:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -31,15 +31,17 @@ def keys_of(model: type[BaseModel]) -> Iterator[KeyText]:
 
 
 def entry_problems(
-    error: ValidationError, model: type[BaseModel], entry: Mapping[str, Any], origin: str, table: str
+    error: ValidationError, model: type[BaseModel], entry: Mapping[str, Any], place: Callable[[str], str], table: str
 ) -> Iterator[str]:
-    """One line for each wrong key. `origin` begins each line; `table` is how the entry is written, such as `[[agents]]`."""
+    """One line for each wrong key. `place` tells where a key stands, or the entry for ""; `table` is how the entry is written,
+    such as `[[agents]]`.
+    """
     seen: set[str] = set()
     for one in error.errors(include_url=False):
         key = str(one["loc"][0]) if one["loc"] else ""
         if key not in seen:
             seen.add(key)
-            yield f"{origin} {_problem(one, key, model, entry, table)}"
+            yield f"{place(key)}: {_problem(one, key, model, entry, table)}"
 
 
 def _problem(error: ErrorDetails, key: str, model: type[BaseModel], entry: Mapping[str, Any], table: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -18,7 +19,7 @@ from rolecall.cli.console.restart_policy import Restart
 from rolecall.cli.output import CommandError
 from rolecall.errors import ConfigError
 from rolecall.model.ids import is_role
-from rolecall.toml_file import line_of, read_toml, suggestion
+from rolecall.toml_file import line_of, line_within, read_toml, suggestion
 
 FILE_NAME = "agents.toml"
 MOST_INSTANCES = 100
@@ -200,6 +201,9 @@ class _Reader:
     def place(self, key: str) -> str:
         return f"{self._path}:{line_of(key, self._content)}:"
 
+    def _place_within(self, table: str, key: str) -> str:
+        return f"{self._path}:{line_within(line_of(table, self._content), key, self._content)}"
+
     def named(self, key: str, document: Mapping[str, Any], model: type[_Model]) -> Iterator[tuple[str, _Model]]:
         """`[workers.NAME]`: the names, and what stands below each."""
         table = document.get(key, {})
@@ -218,7 +222,7 @@ class _Reader:
         try:
             return model.model_validate(entry)
         except ValidationError as error:
-            problems = list(entry_problems(error, model, entry, self.place(key), f"[{key}]"))
+            problems = list(entry_problems(error, model, entry, partial(self._place_within, key), f"[{key}]"))
             if model is HubEntry:
                 problems = [f"{one}{_SETTINGS_ELSEWHERE}" if "unknown key" in one else one for one in problems]
             self.problems += problems

@@ -94,39 +94,39 @@ RUN = 'run = "a:worker"\n'
         ),
         (
             "[hub]\nport = 1\n[workers.a]\n" + RUN,
-            'agents.toml:1: unknown key "port" of [hub]. Its keys are url. The hub\'s settings stand in rolecall.toml.',
+            'agents.toml:2: unknown key "port" of [hub]. Its keys are url. The hub\'s settings stand in rolecall.toml.',
         ),
         (
             "\n[workers.a]\n" + RUN + "instnaces = 2\n",
-            'agents.toml:2: unknown key "instnaces" of [workers.a]. Did you mean "instances"?',
+            'agents.toml:4: unknown key "instnaces" of [workers.a]. Did you mean "instances"?',
         ),
         (
             "[workers.a]\n" + RUN + "[workers.b]\n" + RUN + "restart = 'sometimes'\n",
-            "agents.toml:3: restart: must be always, on-failure or never, not 'sometimes'",
+            "agents.toml:5: restart: must be always, on-failure or never, not 'sometimes'",
         ),
-        ("[console]\nlogs = 'some'\n[workers.a]\n" + RUN, "agents.toml:1: logs: must be true or false, not 'some'"),
+        ("[console]\nlogs = 'some'\n[workers.a]\n" + RUN, "agents.toml:2: logs: must be true or false, not 'some'"),
         ("[workers.a]\n", "agents.toml:1: it needs run or command."),
         ("[workers.a]\n" + RUN + 'command = ["x"]\n', "agents.toml:1: it has both run and command: keep one."),
         (
             '[workers.a]\ncommand = "node agent.js"\n',
-            'agents.toml:1: command: must be a list of words, such as ["node", "agent.js"]',
+            'agents.toml:2: command: must be a list of words, such as ["node", "agent.js"]',
         ),
         (
             "[workers.a]\ncommand = []\n",
-            'agents.toml:1: command: must be a list of words, such as ["node", "agent.js"], not []',
+            'agents.toml:2: command: must be a list of words, such as ["node", "agent.js"], not []',
         ),
         (
             '[workers.a]\nrun = "a worker"\n',
-            "agents.toml:1: run: must be module:worker, such as shouter:worker, not 'a worker'",
+            "agents.toml:2: run: must be module:worker, such as shouter:worker, not 'a worker'",
         ),
-        ("[workers.a]\n" + RUN + "instances = 0\n", "agents.toml:1: instances: must be a whole number from 1 to 100, not 0"),
+        ("[workers.a]\n" + RUN + "instances = 0\n", "agents.toml:3: instances: must be a whole number from 1 to 100, not 0"),
         (
             "[workers.a]\n" + RUN + "instances = true\n",
-            "agents.toml:1: instances: must be a whole number from 1 to 100, not True",
+            "agents.toml:3: instances: must be a whole number from 1 to 100, not True",
         ),
         (
             "[workers.a]\n" + RUN + 'env = {A = [1], KEY = "secret"}\n',
-            'agents.toml:1: env: must be a table of texts or numbers, such as {MODEL = "small"}',
+            'agents.toml:3: env: must be a table of texts or numbers, such as {MODEL = "small"}',
         ),
         (
             "[workers.a]\n" + RUN + 'instances = 2\nenv = {PORT = "9000"}\n',
@@ -134,7 +134,7 @@ RUN = 'run = "a:worker"\n'
         ),
         (
             "[workers.a]\n" + RUN + "drain = 'soon'\n",
-            "agents.toml:1: drain: must be 0 to 86400 seconds (also 90s, 5m), not 'soon'",
+            "agents.toml:3: drain: must be 0 to 86400 seconds (also 90s, 5m), not 'soon'",
         ),
         ("workers = 3\n", "agents.toml:1: workers must be written as [workers.NAME], once for each."),
         ("[workers]\n" + RUN, "agents.toml:1: workers must be written as [workers.NAME], once for each."),
@@ -145,14 +145,24 @@ RUN = 'run = "a:worker"\n'
         ("[announce.a]\n", "agents.toml:1: url: is missing."),
         (
             '[announce.a]\nurl = "localhost:9"\n',
-            "agents.toml:1: url: must be an http or https URL such as https://hub.example.com, not 'localhost:9'",
+            "agents.toml:2: url: must be an http or https URL such as https://hub.example.com, not 'localhost:9'",
         ),
         (
             '[announce.Coder]\nurl = "http://h:9"\n',
             "agents.toml:1: Coder is not a role (lowercase letters, digits, . _ -; not a reserved word). Add the key role.",
         ),
         ("", "agents.toml: it names no worker. Add [workers.NAME] or [announce.NAME]."),
-        ("[workers.a\n", "agents.toml:1: not valid TOML."),
+        ("[workers.a\n", "agents.toml:1: not valid TOML: expected ']' at the end of a table declaration, in column 11."),
+        (
+            "[workers.a]\n" + RUN + "env = {\n",
+            "agents.toml:3: not valid TOML: invalid initial character for a key part, in column 8.",
+        ),
+        ('[workers.a]\nrun = "a', "agents.toml:2: not valid TOML: unterminated string, at the end of the file."),
+        (
+            '[announce.a]\nurl = "http://h:9"\n[workers.b]\n' + RUN + "url = 2\n",
+            'agents.toml:5: unknown key "url" of [workers.b]. Its keys are run, command, instances, env, cwd, restart, watch, '
+            "drain.",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, expected: str) -> None:
