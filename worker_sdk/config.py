@@ -128,10 +128,22 @@ def hub_address(
 ) -> HubAddress:
     """Values that are not given come from the environment."""
     env = os.environ if environment is None else environment
-    url = hub_url(hub or env.get("ROLECALL_HUB") or env.get("A2A_SERVER_URL") or DEFAULT_HUB)
+    url = hub_url(hub or env.get("ROLECALL_HUB") or env.get("A2A_SERVER_URL") or _hub_here(env))
     trusted = ca_file or env.get("ROLECALL_CA_FILE")
     chosen = token or _token(env)
     return HubAddress(url, _checked(chosen) if isinstance(chosen, str) else chosen, Path(trusted) if trusted else None)
+
+
+def _hub_here(env: Mapping[str, str]) -> str:
+    """The hub that a command with the same environment would start on this machine. Where it would take any free port, nobody
+    can know which: the usual one. ConfigError.
+    """
+    port = env.get("ROLECALL_PORT")
+    if not port:
+        return DEFAULT_HUB
+    if not (port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise ConfigError(f"port: must be a whole number from 0 to 65535, not {masked(port)!r} (ROLECALL_PORT)")
+    return f"http://127.0.0.1:{int(port)}" if int(port) else DEFAULT_HUB
 
 
 def hub_url(text: str) -> str:
@@ -139,7 +151,7 @@ def hub_url(text: str) -> str:
     elsewhere: a token is not sent in the clear unless somebody asks for it. ConfigError if it is none.
     """
     try:
-        url = text if "://" in text else _with_scheme(text)
+        url = with_scheme(text, port=urlsplit(DEFAULT_HUB).port)
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
     except ValueError:
@@ -152,12 +164,16 @@ def hub_url(text: str) -> str:
     return url.rstrip("/")
 
 
-def _with_scheme(text: str) -> str:
-    """ValueError."""
+def with_scheme(text: str, *, port: int | None = None) -> str:
+    """A URL that lacks its scheme: http on this machine, where it also gets that port if it has none, and https elsewhere.
+    What is no host stays as it is. ValueError.
+    """
+    if "://" in text:
+        return text
     parts = urlsplit(f"//{text}")
     host = parts.hostname or ""
     if is_here(host):
-        return f"http://{text}" if parts.port is not None or parts.path else f"http://{text}:{urlsplit(DEFAULT_HUB).port}"
+        return f"http://{text}" if port is None or parts.port is not None or parts.path else f"http://{text}:{port}"
     return f"https://{text}" if parts.port is not None or "." in host else text
 
 

@@ -72,7 +72,7 @@ class HubUnreachable(RolecallError):
     """
 
     reason = "HUB_UNREACHABLE"
-    hint = "Is the hub running? Start one with: rolecall dev. Its address comes from ROLECALL_HUB."
+    hint = "Is the hub running? Start one with rolecall up or rolecall dev, or name another with --hub or ROLECALL_HUB."
 
 
 class AuthError(RolecallError):

@@ -79,7 +79,7 @@ class Settings(BaseSettings):
 
     port: Integer = Field(8420, ge=0, le=65535)
     """Port to listen on.
-    0 takes any free port."""
+    0 takes any free port. Commands and workers that are not told of a hub look for it at ROLECALL_PORT of this machine."""
 
     data_dir: LocalPath = Field(
         Path(), json_schema_extra={"default": "the platform's data folder, such as ~/.local/share/rolecall"}

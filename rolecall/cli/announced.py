@@ -18,6 +18,7 @@ from rolecall.system.signals import on_signals
 from worker_sdk import Lease
 from worker_sdk.calling.tls_errors import tls_failure
 from worker_sdk.calling.trust import tls_towards
+from worker_sdk.config import with_scheme
 from worker_sdk.run import exit_code
 
 if TYPE_CHECKING:
@@ -117,11 +118,16 @@ async def find_card(client: httpx.AsyncClient, url: str, ca_file: Path | None) -
 
 
 def agent_url(given: str) -> str:
-    """Where the agent is: people also give the URL of its card."""
-    parts = urlsplit(given)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise problem(f"{given} is not an http or https URL", "USAGE")
-    return next((given.removesuffix(path) + "/" for path in CARD_PATHS if given.endswith(path)), given)
+    """Where the agent is: people also give the URL of its card, or leave out the scheme, as with --hub."""
+    try:
+        url = with_scheme(given)
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        valid = False
+    if not valid:
+        raise problem(f"{given} is not an http or https URL such as http://127.0.0.1:9000", "USAGE")
+    return next((url.removesuffix(path) + "/" for path in CARD_PATHS if url.endswith(path)), url)
 
 
 async def _why_no_card(client: httpx.AsyncClient, url: str, ca_file: Path | None) -> str:

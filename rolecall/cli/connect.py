@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from worker_sdk.config import HubAddress
 
 P = ParamSpec("P")
+_HUB_HERE = f"default: {DEFAULT_HUB}, or that port of ROLECALL_PORT"
 
 # The exit code of each reason; any other reason is 1.
 EXIT_CODES = {
@@ -94,7 +95,7 @@ def with_hub(address: HubAddress) -> Iterator[tuple[HubClient, asyncio.Runner]]:
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options --hub and --token of every client command."""
     token = click.option("--token", metavar="TOKEN", help="Token for the hub. [env: ROLECALL_TOKEN, ROLECALL_TOKEN_FILE]")
-    hub = click.option("--hub", metavar="URL", help=f"The hub. [env: ROLECALL_HUB; default: {DEFAULT_HUB}]")
+    hub = click.option("--hub", metavar="URL", help=f"The hub. [env: ROLECALL_HUB; {_HUB_HERE}]")
     return hub(token(command))
 
 

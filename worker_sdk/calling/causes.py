@@ -12,6 +12,7 @@ import httpx
 
 from worker_sdk.calling.proxies import HubProxy
 from worker_sdk.calling.tls_errors import tls_failure, tls_required
+from worker_sdk.config import is_here
 from worker_sdk.errors import HubUnreachable
 
 _NO_ROUTE = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN}
@@ -58,7 +59,8 @@ def _why_not(error: BaseException, url: str, timeout: float) -> tuple[str, str |
                 return f'the name "{host}" cannot be looked up now', "NAME_UNKNOWN", hint
             return f'there is no host "{host}"', "NAME_UNKNOWN", _ADDRESS_HINT
     if any(isinstance(one, ConnectionRefusedError) for one in found):
-        return "nothing listens there (connection refused)", None, None
+        elsewhere = None if is_here(host or "") else f"Does a hub run there, at that port? {_ADDRESS_HINT}"
+        return "nothing listens there (connection refused)", None, elsewhere
     if any(isinstance(one, OSError) and one.errno in _NO_ROUTE for one in found):
         return "this machine has no route to it", "NO_ROUTE", f"Is the network or the VPN up? {_ADDRESS_HINT}"
     return "no connection came about", None, None

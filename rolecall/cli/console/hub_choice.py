@@ -17,7 +17,6 @@ from rolecall.cli.console.programs import access_to
 from rolecall.cli.installed import HOW, missing_packages
 from rolecall.cli.output import CommandError
 from rolecall.model.ids import is_loopback
-from rolecall.setting import DEFAULT_HUB
 from worker_sdk.config import HubAddress, Token, hub_address
 from worker_sdk.errors import AuthError, HubUnreachable, RolecallError
 
@@ -92,7 +91,7 @@ def started_hub(own: OwnHub, token: str | None = None) -> ChosenHub:
 async def choose_hub(given: str | None, token: str | None, config: Path | None) -> ChosenHub:
     """`given`: the address that a flag, a variable or the file names. `config`: the settings of a hub that is started."""
     own = _own_hub(config)
-    address = hub_address(given or (own.url if own is not None else DEFAULT_HUB), token)
+    address = hub_address(given or (own.url if own is not None else None), token)
     if own is not None and (given is None or _same_place(address.url, own.url)) and not _is_listening(own.url):
         return started_hub(own, token)
     try:

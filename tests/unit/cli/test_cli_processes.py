@@ -150,13 +150,16 @@ def test_announce_trusts_the_authority_of_the_hub_and_of_the_announced_server(tm
         ("http://a:1/x", "http://a:1/x"),
         ("http://a:1/.well-known/agent-card.json", "http://a:1/"),
         ("http://a:1/x/.well-known/agent.json", "http://a:1/x/"),
+        ("127.0.0.1:9471", "http://127.0.0.1:9471"),
+        ("localhost/.well-known/agent.json", "http://localhost/"),
+        ("agents.example.com:9", "https://agents.example.com:9"),
     ],
 )
-def test_the_url_of_a_card_also_tells_where_the_agent_is(given: str, expected: str) -> None:
+def test_the_url_of_a_card_or_an_address_also_tells_where_the_agent_is(given: str, expected: str) -> None:
     assert agent_url(given) == expected
 
 
-@pytest.mark.parametrize("given", ["ftp://a/", "a:1", "http:///x"])
+@pytest.mark.parametrize("given", ["ftp://a/", "a", "9471", "http:///x", "127.0.0.1:port", "http://a:0/"])
 def test_announce_refuses_what_is_no_url(given: str) -> None:
     with pytest.raises(CommandError, match="is not an http or https URL"):
         agent_url(given)

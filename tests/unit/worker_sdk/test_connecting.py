@@ -22,7 +22,7 @@ from worker_sdk.calling.proxies import proxy_towards
 from worker_sdk.errors import ConfigError, RolecallError
 
 HEALTHY = always(answer(b'{"status": "ok"}'))
-RUNNING = "Is the hub running? Start one with: rolecall dev. Its address comes from ROLECALL_HUB."
+RUNNING = "Is the hub running? Start one with rolecall up or rolecall dev, or name another with --hub or ROLECALL_HUB."
 CHECK = "Check the address in ROLECALL_HUB (--hub)."
 
 
@@ -64,7 +64,9 @@ async def test_a_host_with_several_addresses_that_all_refuse(monkeypatch: pytest
         return found
 
     monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", two_addresses)
-    assert "nothing listens there (connection refused)." in str(await failure(f"http://hub.test:{port}"))
+    error = await failure(f"http://hub.test:{port}")
+    assert "nothing listens there (connection refused)." in str(error)
+    assert error.hint == f"Does a hub run there, at that port? {CHECK}"
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,16 @@ def test_a_hub_address_takes_arguments_then_environment_then_default() -> None:
     assert hub_address(environment={}).url == "http://127.0.0.1:8420"
 
 
+def test_without_an_address_the_hub_is_where_this_environment_would_start_one() -> None:
+    assert hub_address(environment={"ROLECALL_PORT": "8478"}).url == "http://127.0.0.1:8478"
+    assert hub_address(environment={"ROLECALL_PORT": "8478", "ROLECALL_HUB": "http://a:1"}).url == "http://a:1"
+    for unknown in ("0", ""):
+        assert hub_address(environment={"ROLECALL_PORT": unknown}).url == "http://127.0.0.1:8420"
+    for wrong in ("hub", "65536", "-1", "²"):
+        with pytest.raises(ConfigError, match=f"port: must be a whole number from 0 to 65535, not '{wrong}'"):
+            hub_address(environment={"ROLECALL_PORT": wrong})
+
+
 @pytest.mark.parametrize(
     "url", ["nonsense", "a b:1", "a:x", "ftp://a", "http://", "http://a?b", "http://a b", "http://a:x", "http://[::1"]
 )

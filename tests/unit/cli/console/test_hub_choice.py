@@ -126,7 +126,7 @@ async def test_a_hub_that_wants_a_token_says_so(running: ScriptedHub) -> None:
 async def test_without_the_packages_of_a_hub_one_must_run(running: ScriptedHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rolecall.cli.console.hub_choice.missing_packages", lambda: ["quart"])
     assert (await choose_hub(running.url, None, None)).address.url == running.url
-    monkeypatch.setattr("rolecall.cli.console.hub_choice.DEFAULT_HUB", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("ROLECALL_PORT", str(free_port()))
     error = await refused()
     assert (error.reason, error.code, "pip install 'rolecall[hub]'" in error.hint) == ("NOT_INSTALLED", 2, True)
 
