@@ -481,6 +481,19 @@ class NoLiveWorker(RouteError):
         return {"role": self.name[:160], "retryAfter": f"{self.retry_after:g}"}
 
 
+class InstanceNotLive(NoLiveWorker):
+    """`live`: the names of the role's live workers."""
+
+    def __init__(self, name: str, live: Sequence[str]) -> None:
+        listed = f"{', '.join(live[:20])}{' and more' if len(live) > 20 else ''}"
+        RouteError.__init__(self, f'No live worker "{name[:160]}". Live: {listed}.')
+        self.name, self.live, self.retry_after = name, tuple(live), 10
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {**super().facts, "live": ",".join(self.live[:50])}
+
+
 class SkillNotOffered(NoLiveWorker):
     """`name`: a role or one instance, whose live workers offer other skills. A call may wait for one that offers it."""
 

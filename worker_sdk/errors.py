@@ -136,10 +136,9 @@ class SkillUnknown(RolecallError):
 
 
 class NoLiveWorker(RolecallError):
-    """The role is known, and none of its workers is live."""
+    """The role is known, and none of its workers is live, or not the one that the call names."""
 
     reason = "NO_LIVE_WORKER"
-    hint = "Start one: rolecall worker run module:worker."
 
 
 class WorkerBusy(RolecallError):

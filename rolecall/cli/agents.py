@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -62,7 +62,7 @@ async def list_agents(hub: HubClient, /, label: str | None, search: str | None, 
 @reaches_hub
 async def show_agent(hub: HubClient, name: str, as_json: bool) -> None:
     """Show one worker, NAME being role:instance."""
-    with _live_worker(name):
+    async with _live_worker(hub, name):
         agent = await hub.agent(name)
     more = agent.raw
     if as_json:
@@ -93,7 +93,7 @@ async def show_agent(hub: HubClient, name: str, as_json: bool) -> None:
 @reaches_hub
 async def drain_agent(hub: HubClient, name: str, reason: str | None) -> None:
     """Give worker NAME no new calls; its current calls continue."""
-    with _live_worker(name):
+    async with _live_worker(hub, name):
         agent = await hub.drain_agent(name, reason or "")
     print_notice(f"{agent.name} is draining · {agent.in_flight} in flight")
 
@@ -103,7 +103,7 @@ async def drain_agent(hub: HubClient, name: str, reason: str | None) -> None:
 @reaches_hub
 async def undrain_agent(hub: HubClient, name: str) -> None:
     """Give worker NAME new calls again, after `drain`. One that is about to stop by itself stays as it is."""
-    with _live_worker(name):
+    async with _live_worker(hub, name):
         agent = await hub.undrain_agent(name)
     print_notice(f"{agent.name} is {agent.state} · {agent.in_flight} in flight")
 
@@ -113,7 +113,7 @@ async def undrain_agent(hub: HubClient, name: str) -> None:
 @reaches_hub
 async def remove_agent(hub: HubClient, name: str) -> None:
     """End the lease of worker NAME. A worker that still runs enrols again with its next heartbeat: drain it instead."""
-    with _live_worker(name):
+    async with _live_worker(hub, name):
         await hub.remove_agent(name)
     print_notice(f"{name} is no longer registered")
 
@@ -149,8 +149,8 @@ def _label(given: str | None) -> dict[str, str | None] | None:
     return {name: value if equals else None}
 
 
-@contextmanager
-def _live_worker(name: str) -> Iterator[None]:
+@asynccontextmanager
+async def _live_worker(hub: HubClient, name: str) -> AsyncIterator[None]:
     """Around a call about one worker: LeaseUnknown means here that no such worker is live."""
     from worker_sdk.errors import LeaseUnknown
 
@@ -159,7 +159,9 @@ def _live_worker(name: str) -> Iterator[None]:
     try:
         yield
     except LeaseUnknown as error:
-        raise problem(f'no live worker "{name}"', "LEASE_UNKNOWN", "list the live workers: rolecall agents ls") from error
+        live = [agent.name for agent in await hub.discover_agents(role=name.partition(":")[0])]
+        hint = f"live: {', '.join(live)}" if live else "list the live workers: rolecall agents ls"
+        raise problem(f'no live worker "{name}"', "LEASE_UNKNOWN", hint) from error
 
 
 def _card_read(read: dict[str, Any] | None) -> str:

@@ -234,8 +234,11 @@ async def test_an_instance_is_pinned_by_its_name(system: System) -> None:
     await enrol(system, "echo:a", "echo:b", "echo:c")
     for name in "abc":
         assert await went(system, role=None, metadata={"role": f"echo:{name}"}) == (name, "instance", 1)
-    with pytest.raises(NoLiveWorker, match='"echo:d": that instance is not live'):
-        await system.send(role=None, metadata={"role": "echo:d"})
+    await enrol(system, "other:d")
+    with pytest.raises(NoLiveWorker) as missing:
+        await system.send(role=None, metadata={"role": "echo:dd"})
+    assert str(missing.value) == 'No live worker "echo:dd". Live: echo:a, echo:b, echo:c.'
+    assert missing.value.facts == {"role": "echo:dd", "retryAfter": "10", "live": "echo:a,echo:b,echo:c"}
     with pytest.raises(RoleUnknown):
         await system.send(role=None, metadata={"role": "nobody:d"})
 

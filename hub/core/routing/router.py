@@ -10,6 +10,7 @@ from hub.core.routing.failing import FailingWorkers
 from hub.ports.state.registry import Registry
 from hub.ports.state.task_store import TaskStore
 from rolecall.errors import (
+    InstanceNotLive,
     NoLiveWorker,
     NoRoleNamed,
     RoleUnknown,
@@ -153,9 +154,10 @@ class Router:
     def _pinned(self, workspace: str, worker: WorkerId, conversation: Conversation | None, skill: str | None) -> Route:
         registration = self._registry.get(workspace, worker)
         if registration is None:
-            if not self._registry.live(workspace, worker.role):
+            live = self._registry.live(workspace, worker.role)
+            if not live:
                 raise self._no_worker(workspace, worker.role)
-            raise NoLiveWorker(str(worker), "that instance is not live")
+            raise InstanceNotLive(str(worker), sorted(str(r.worker) for r in live))
         if registration.health is Health.DRAINING:
             raise NoLiveWorker(str(worker), "it is draining", retry_after=2)
         if skill is not None:

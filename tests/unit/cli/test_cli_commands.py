@@ -117,8 +117,12 @@ def test_worker_that_is_not_live_exits_with_5(hub: ScriptedHub, capsys: pytest.C
     gone = Response({"reason": "LEASE_UNKNOWN", "detail": "No live lease under that name. Enrol again."}, 404)
     for key in ("GET {}", "POST {}/drain", "POST {}/undrain", "DELETE {}"):
         hub.on(key.format("/registry/agents/echo:z"), gone)
-    assert run(["agents", command, "echo:z"]) == 5
-    assert capsys.readouterr().err.startswith('error: no live worker "echo:z" [LEASE_UNKNOWN]')
+    live = [_agent("echo", "a"), _agent("echo", "b")]
+    hub.on("GET /registry/agents", *(Response({"agents": agents, "next_cursor": None}) for agents in (live, [])))
+    for hint in ("live: echo:a, echo:b", "list the live workers: rolecall agents ls"):
+        assert run(["agents", command, "echo:z"]) == 5
+        assert hub.requests[-1].query == "role=echo"
+        assert capsys.readouterr().err == f'error: no live worker "echo:z" [LEASE_UNKNOWN]\n  {hint}\n'
     assert run(["agents", command, "echo"]) == 2
 
 
