@@ -229,7 +229,8 @@ class Lease:
                 if self._is_refused_for_good(error):
                     self._give_up(error, f"{error} It was refused for longer than a lease lasts.")
                     return
-                slow = not isinstance(error, HubUnreachable)
+                # Who has the name is often about to end, such as the same worker before a restart.
+                slow = not isinstance(error, HubUnreachable | InstanceConflict)
                 pause = self._backoff[1] * random.uniform(0.5, 1) if slow else self._backoff_delay(failures)
                 failures += 1
                 self._report_failure(error)
@@ -387,12 +388,14 @@ class Lease:
 
 
 def worker_name(role: str, instance: str | None) -> tuple[str, str]:
-    """Split `role` or `role:instance`. The instance comes from the argument, the name, ROLECALL_INSTANCE, or is generated.
+    """Split `role` or `role:instance`. The instance comes from the argument, the name, ROLECALL_INSTANCE, or is generated. The
+    argument and the variable may be the whole name: whoever starts a worker need not know that its role is in it.
 
     ValueError for names that no hub accepts.
     """
     base, named = split_name(role)
-    chosen = instance or named or read_settings().instance or default_instance()
+    given = instance or (None if named else read_settings().instance)
+    chosen = (given.removeprefix(f"{base}:") if given else named) or default_instance()
     if not is_role(base):
         raise ValueError(
             f"{base!r} cannot be a role: lowercase letters, digits, dot, dash and underscore, and no reserved word"

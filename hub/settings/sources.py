@@ -27,7 +27,7 @@ OTHER_VARIABLES = {
     "ROLECALL_HUB": "where clients and workers find the hub",
     "ROLECALL_TOKEN": "the token that clients and workers send",
     "ROLECALL_TOKEN_FILE": "a file that holds that token; it is read again when it changes",
-    "ROLECALL_INSTANCE": "a worker's instance name",
+    "ROLECALL_INSTANCE": "a worker's instance name, or its whole name: role:instance",
     "ROLECALL_ADVERTISE_URL": "the URL under which a worker enrols",
     "ROLECALL_WORKER_TLS_CERT": "the certificate of a worker that serves https, as a PEM file",
     "ROLECALL_WORKER_TLS_KEY": "the key of that certificate",

@@ -31,7 +31,7 @@ def worker() -> None:
 @worker.command("run")
 @click.argument("target", metavar="MODULE:WORKER")
 @click.option(
-    "--instance", metavar="NAME", help="This process's name within the role. [env: ROLECALL_INSTANCE; default: generated]"
+    "--instance", metavar="NAME", help="Its name within the role, or role:NAME. [env: ROLECALL_INSTANCE; default: generated]"
 )
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for hubs on other machines."
@@ -85,7 +85,7 @@ def run_worker(
         return
     if instance is not None:
         try:
-            found.rename(f"{found.role}:{instance}")
+            found.rename(found.role, instance)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--instance") from error
     found.open = found.open or open_to_all
@@ -119,7 +119,7 @@ def _load(target: str) -> Worker:
 @click.argument("role")
 @click.argument("url")
 @click.option(
-    "--instance", metavar="NAME", help="The worker's name within the role. [env: ROLECALL_INSTANCE; default: generated]"
+    "--instance", metavar="NAME", help="Its name within the role, or role:NAME. [env: ROLECALL_INSTANCE; default: generated]"
 )
 @click.option(
     "--agent-token-file",

@@ -118,6 +118,15 @@ async def test_a_conflict_at_enrolment_is_logged_once_and_retried_until_the_name
     assert [record.levelno for record in warnings] == [logging.WARNING]
 
 
+async def test_a_name_that_is_given_up_soon_is_taken_soon() -> None:
+    registry = Registry()
+    registry.plan.extend([refusal(409, "CONFLICT")] * 3)
+    began = asyncio.get_running_loop().time()
+    async with listening(registry) as server, Lease("echo:a", url="http://w:1", hub=server.url) as lease:
+        await lease.ready()
+    assert asyncio.get_running_loop().time() - began < 4
+
+
 async def test_an_unreachable_hub_is_retried_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     registry, changes = Registry(), Changes()
     async with listening(registry) as gone:
@@ -235,7 +244,7 @@ async def test_a_silent_hub_gets_five_seconds_for_the_drain_and_one_more_for_the
 
 async def test_a_hub_that_refuses_is_asked_again_after_at_most_the_longest_pause() -> None:
     registry, loop = Registry(), asyncio.get_running_loop()
-    registry.plan.extend([refusal(409, "CONFLICT")] * 10)
+    registry.plan.extend([refusal(403, "FORBIDDEN")] * 10)
     began = loop.time()
     async with listening(registry) as server, lease_at(server, backoff=(0.1, 4)) as lease:
         await lease.ready()
@@ -422,6 +431,14 @@ def test_the_instance_comes_from_argument_name_or_environment(monkeypatch: pytes
     monkeypatch.setenv("ROLECALL_INSTANCE", "c")
     assert worker_name("echo", None) == ("echo", "c")
     assert worker_name("echo:a", None) == ("echo", "a")
+
+
+def test_who_starts_a_worker_may_give_its_whole_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert worker_name("echo", "echo:1") == ("echo", "1")
+    assert worker_name("echo", "parrot:1") == ("echo", "parrot:1")
+    monkeypatch.setenv("ROLECALL_INSTANCE", "echo:2")
+    assert worker_name("echo", None) == ("echo", "2")
+    assert worker_name("parrot", None) == ("parrot", "echo:2")
 
 
 @pytest.mark.parametrize(
