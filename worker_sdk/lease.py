@@ -66,6 +66,9 @@ _STATE_TEXT = {
 }
 _GIVEN_UP, _NEVER_THERE = "lost its lease at", "was not enrolled at"
 
+_LEVELS = {LeaseState.DRAINING: logging.DEBUG}
+"""Of what is no problem: a line at the start and one at the end are enough."""
+
 Probe = Callable[[], Awaitable[bool]]
 
 
@@ -374,9 +377,9 @@ class Lease:
         self.state, self._reason = state, reason
         if not reported:
             return
-        level = logging.ERROR if self.refusal is not None else logging.WARNING if problem else logging.INFO
-        why, event = f": {reason}{again}" if reason else "", {"event": f"lease_{state}"}
-        log.log(level, "%s %s %s%s", self.name, self._state_text, self.hub, why, extra=event)
+        level = logging.ERROR if self.refusal is not None else logging.WARNING if problem else _LEVELS.get(state, logging.INFO)
+        more = f": {reason}{again}" if reason else f", which calls it at {self.url}" if state is LeaseState.READY else ""
+        log.log(level, "%s %s %s%s", self.name, self._state_text, self.hub, more, extra={"event": f"lease_{state}"})
         if self._on_change is not None:
             self._on_change(state, reason)
 

@@ -89,7 +89,7 @@ async def serve(
     served = asyncio.Event()
     server = asyncio.create_task(serve_http(worker, listener, served, tls), name=f"server of {worker.name}")
     try:
-        log.info("%s serves at %s", worker.name, own_url, extra={"event": "worker_serves"})
+        log.debug("%s serves at %s", worker.name, own_url, extra={"event": "worker_serves"})
         # Before the server has its first turn: no call comes before the worker knows whom it takes calls from.
         lease = worker.lease(own_url, hub=chosen_hub, token=token, ca_file=ca_file, reachable=_is_reachable(host, own_url))
         with LoopWatchdog(worker.name):
@@ -98,7 +98,7 @@ async def serve(
     finally:
         served.set()
         await _end(server)
-    log.info("%s has ended", worker.name, extra={"event": "worker_ended"})
+    log.debug("%s has ended", worker.name, extra={"event": "worker_ended"})
     return code
 
 
@@ -145,11 +145,16 @@ async def _drain(worker: Worker, lease: Lease) -> None:
         await lease.drain()
     tasks.draining = True
     if tasks.slots.busy:
-        text, running = "%s finishes %d running task(s), for at most %g s", tasks.slots.busy
+        text = "%s finishes %s, for at most %g s (a second signal stops at once)"
+        running = _counted(tasks.slots.busy, "running task")
         log.info(text, worker.name, running, worker.drain_timeout, extra={"event": "worker_draining"})
     stopped = await tasks.finish(worker.drain_timeout, "The worker was stopped before the task had ended.")
     if stopped:
-        log.warning("%s stopped %d unfinished tasks", worker.name, stopped, extra={"event": "tasks_stopped"})
+        log.warning("%s stopped %s", worker.name, _counted(stopped, "unfinished task"), extra={"event": "tasks_stopped"})
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -212,7 +217,7 @@ def _on_signals(stop: Callable[[], None]) -> None:
     """The first signal stops gracefully; the second ends the process at once."""
 
     def first() -> None:
-        log.info("stopping: taking no new work (a second signal stops at once)", extra={"event": "worker_stopping"})
+        log.debug("stopping: taking no new work", extra={"event": "worker_stopping"})
         stop()
 
     def again() -> None:

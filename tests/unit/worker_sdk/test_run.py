@@ -220,7 +220,7 @@ def test_logs_follow_one_rule_whoever_runs_the_worker(tmp_path: Path, own: bool,
     command = ("logs.py",) if script else ("-m", "rolecall.cli", "worker", "run", "logs:worker")
     log, env = tmp_path / "log", {"ROLECALL_HUB": "http://127.0.0.1:9"}
     with Process((sys.executable, *command), log=log, env=env, cwd=tmp_path) as worker:
-        worker.wait_until(lambda: " serves at " in worker.output)
+        worker.wait_until(lambda: " is trying to enrol at " in worker.output)
         first = worker.output.splitlines()[0]
         if own:
             assert first.startswith("OWN logs:")
