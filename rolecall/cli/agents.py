@@ -11,8 +11,11 @@ import click
 
 from rolecall.cli.completion import complete_skill, complete_worker
 from rolecall.cli.connect import problem, reaches_hub
+from rolecall.cli.example_call import example_call
 from rolecall.cli.output import print_facts, print_json, print_notice, print_table
+from rolecall.cli.schemas import members_of
 from rolecall.model.worker import Health
+from rolecall.protocol.cards import skills
 
 if TYPE_CHECKING:
     from worker_sdk import AgentInfo, HubClient
@@ -61,7 +64,9 @@ async def list_agents(hub: HubClient, /, label: str | None, search: str | None, 
 @click.option("--json", "as_json", is_flag=True)
 @reaches_hub
 async def show_agent(hub: HubClient, name: str, as_json: bool) -> None:
-    """Show one worker, NAME being role:instance."""
+    """Show one worker, NAME being role:instance, what its skills take, and a call to try."""
+    from worker_sdk.config import hub_address
+
     async with _live_worker(hub, name):
         agent = await hub.agent(name)
     more = agent.raw
@@ -84,7 +89,12 @@ async def show_agent(hub: HubClient, name: str, as_json: bool) -> None:
         ("models", ", ".join(more.get("models_supported") or [])),
         ("idempotent", "yes" if more.get("idempotent") else ""),
     ]
-    print_facts(facts + [("skill", f"{s.get('id')}: {s.get('description') or s.get('name')}") for s in agent.skills])
+    offer = {**agent.raw, **agent.card}
+    for skill in skills(offer):
+        facts.append(("skill", f"{skill.id}: {skill.description or skill.name}"))
+        facts += [("  takes", members_of(skill.input_schema))] if skill.input_schema is not None else []
+    option = "" if hub.url == hub_address().url else f"--hub {hub.url} "
+    print_facts([*facts, ("try", f"rolecall send {option}{example_call(agent.role, offer)}")])
 
 
 @agents.command("drain")

@@ -112,6 +112,26 @@ def test_one_agent_is_shown_drained_and_removed_by_its_full_name(hub: ScriptedHu
     assert hub.requests[-1].method == "DELETE"
 
 
+def test_what_the_skills_of_an_agent_take_is_shown_with_a_call_to_try(
+    hub: ScriptedHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = {"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]}
+    extension = {"uri": "https://rolecall.dev/ext/schemas/v1", "params": {"skills": {"echo": {"inputSchema": order}}}}
+    card = {"skills": [{"id": "echo", "name": "echo"}], "capabilities": {"extensions": [extension]}}
+    hub.on("GET /registry/agents/echo:a", Response(_agent("echo", "a", card=card)))
+    call = """echo --data '{"what": "what"}'"""
+    assert run(["agents", "show", "echo:a"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(maxsplit=1) for line in lines[-3:]] == [
+        ["skill", "echo: echo"],
+        ["takes", "{what: text}"],
+        ["try", f"rolecall send {call}"],
+    ]
+    monkeypatch.delenv("ROLECALL_HUB")
+    assert run(["agents", "show", "echo:a", "--hub", hub.url]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith(f"rolecall send --hub {hub.url} {call}")
+
+
 @pytest.mark.parametrize("command", ["show", "drain", "undrain", "rm"])
 def test_worker_that_is_not_live_exits_with_5(hub: ScriptedHub, capsys: pytest.CaptureFixture[str], command: str) -> None:
     gone = Response({"reason": "LEASE_UNKNOWN", "detail": "No live lease under that name. Enrol again."}, 404)
