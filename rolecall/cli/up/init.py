@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import click
 
+from rolecall.cli.example_call import quoted
 from rolecall.cli.output import CommandError, print_data, print_notice
 
 _WORKER = '''"""A worker that streams: each word is sent as soon as it is there."""
@@ -31,7 +29,7 @@ async def shout(text: str) -> AsyncIterator[str]:
 if __name__ == "__main__":
     worker.run()
 '''
-_TEST = '''"""The worker without a port and without a hub. Run it with pytest."""
+_TEST = '''"""The worker without a port and without a hub. Run it with pytest: pip install pytest"""
 
 import asyncio
 
@@ -60,7 +58,11 @@ run = "shouter:worker"
 # [announce.coder]
 # url = "http://127.0.0.1:9000"
 """
-FILES = {"shouter.py": _WORKER, "test_shouter.py": _TEST, "agents.toml": _AGENTS}
+_PYTEST = """# pytest reads its settings here, and none of a project that this folder may be in.
+
+[pytest]
+"""
+FILES = {"shouter.py": _WORKER, "test_shouter.py": _TEST, "pytest.ini": _PYTEST, "agents.toml": _AGENTS}
 
 
 @click.command()
@@ -87,14 +89,9 @@ def next_commands(folder: Path) -> tuple[str, str]:
     from rolecall.cli.console.welcome import executable
 
     rolecall = executable()
-    place = "" if folder == Path() else f" {_quoted(str(folder))}"
+    place = "" if folder == Path() else f" {quoted(str(folder))}"
     return f"{rolecall} up{place}", f'{rolecall} send shouter "any agent, any framework"'
 
 
 def _listed(names: list[str]) -> str:
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
-
-
-def _quoted(word: str) -> str:
-    """For the shell that this platform has."""
-    return subprocess.list2cmdline([word]) if sys.platform == "win32" else shlex.quote(word)

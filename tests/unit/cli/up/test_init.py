@@ -18,13 +18,13 @@ from tests.helpers.processes import environment
 def test_it_writes_a_worker_its_test_and_the_file_of_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "my agents" / "first"
     assert run(["init", str(folder)]) == 0
-    assert sorted(path.name for path in folder.iterdir()) == ["agents.toml", "shouter.py", "test_shouter.py"]
+    assert sorted(path.name for path in folder.iterdir()) == ["agents.toml", "pytest.ini", "shouter.py", "test_shouter.py"]
     assert read_agents_file(folder).workers["shouter"].run == "shouter:worker"
     out, err = capsys.readouterr()
     up, send = (shlex.split(line) for line in out.splitlines())
     assert up[-2:] == ["up", str(folder)]
     assert send[-3:] == ["send", "shouter", "any agent, any framework"]
-    assert "shouter.py, test_shouter.py and agents.toml" in err
+    assert "shouter.py, test_shouter.py, pytest.ini and agents.toml" in err
 
 
 def test_without_a_folder_it_writes_into_this_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,10 +33,21 @@ def test_without_a_folder_it_writes_into_this_one(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().out.splitlines()[0].endswith(" up")
 
 
-def test_the_test_that_it_writes_passes_without_a_plugin(tmp_path: Path) -> None:
-    assert run(["init", str(tmp_path)]) == 0
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, env=environment({}), capture_output=True, text=True, check=False)
+OUTER = """
+[tool.pytest.ini_options]
+addopts = ["--strict-config", "--no-such-option"]
+of_another_plugin = 5
+"""
+
+
+@pytest.mark.parametrize("plugins", [["-p", "no:asyncio"], ["-p", "asyncio"]])
+def test_the_test_that_it_writes_passes_in_any_project_with_and_without_plugins(tmp_path: Path, plugins: list[str]) -> None:
+    (tmp_path / "pyproject.toml").write_text(OUTER)
+    (tmp_path / "conftest.py").write_text("raise RuntimeError")
+    folder = tmp_path / "agents"
+    assert run(["init", str(folder)]) == 0
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins]
+    done = subprocess.run(command, cwd=folder, env=environment({}), capture_output=True, text=True, check=False)
     assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout
 
 
