@@ -19,7 +19,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from hub.settings.agents import AgentSetting, read_file, read_table
 from hub.settings.fields import Spec, quoted, refusal, shown, spec_of
-from hub.settings.sources import RETIRED, Environment, TomlFile, chosen_file, platform_folder, suggestion
+from hub.settings.sources import RETIRED, Environment, TomlFile, chosen_file, suggestion
 from hub.settings.values import (
     Choice,
     Hosts,
@@ -39,7 +39,7 @@ from hub.settings.values import (
     Url,
 )
 from rolecall.errors import ConfigError
-from rolecall.setting import variable
+from rolecall.setting import platform_folder, variable
 
 __all__ = ["RETIRED", "SPECS", "Loaded", "Settings", "flag", "load", "variable"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -116,18 +115,6 @@ def chosen_file(file: Path | None, env: Mapping[str, str]) -> Path | None:
     if file or env.get("ROLECALL_CONFIG"):
         return file or Path(env["ROLECALL_CONFIG"])
     return Path(FILE_NAME) if Path(FILE_NAME).is_file() else None
-
-
-def platform_folder(env: Mapping[str, str]) -> Path | None:
-    """The platform's folder for data; None if this user has no home directory."""
-    try:
-        if sys.platform == "win32":
-            return Path(env.get("LOCALAPPDATA") or Path.home() / "AppData/Local") / "rolecall"
-        if sys.platform == "darwin":
-            return Path.home() / "Library/Application Support/rolecall"
-        return Path(env.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "rolecall"
-    except RuntimeError:
-        return None
 
 
 def suggestion(name: str, known: Sequence[str], otherwise: str = " `rolecall config show` lists the known ones.") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -133,9 +134,9 @@ def test_commands_of_clients_run(base: BaseInstall, hub: HubProcess, words: Sequ
 def test_init_and_up_run_workers_at_a_hub_that_runs(base: BaseInstall, hub: HubProcess) -> None:
     folder = base.folder / "up"
     assert "up" in base.finish(base.rolecall, "init", folder)
-    env = {**base.variables, "ROLECALL_HUB": hub.url}
+    env = {**base.variables, "ROLECALL_HUB": hub.url, "ROLECALL_DATA_DIR": str(base.folder / "data")}
     with Process((base.rolecall, "up", folder), log=base.folder / "up.log", env=env, cwd=base.folder, name="up") as up:
-        up.wait_until(lambda: "ready (shouter)" in up.output)
+        up.wait_until(lambda: re.search(r"\+ shouter:\w{4}:1 ready", up.output) is not None)
         assert "ONCE UPON" in base.call(hub, "send", "shouter", "once upon")
         assert up.stop() == 0
 

@@ -25,7 +25,7 @@ def test_ten_agents_run_as_the_page_says(tmp_path: Path) -> None:
         up.wait_until(lambda: "Next, in another terminal:" in up.output, 40)
         prefixes = {line.split(" |")[0].strip() for line in up.output.splitlines() if " | " in line}
         numbered = {f"shouter:{number}" for number in range(1, 7)} | {f"counter:{number}" for number in range(1, 4)}
-        assert prefixes - {"logs"} == {"hub", "parrot", *numbered}
+        assert prefixes - {"logs"} == {"hub", "parrot:1", *numbered}
         assert shell.run(BLOCKS["send"]).stdout.strip() == BLOCKS["sent"].strip()
         up.wait_until(lambda: bool(re.search(r"^logs +\| [\d:]{8}  shouter:\S+ \w{4} ✓ \S+ m?s$", up.output, re.MULTILINE)))
         assert shell.run("rolecall send counter any").stdout.strip() == "1 2 3 4 5"

@@ -58,7 +58,7 @@ async def test_a_hub_does_all_its_work_drains_and_is_followed_by_the_next(tmp_pa
 
 
 async def test_consoles_run_their_programs_and_end_them(tmp_path: Path) -> None:
-    """`up` with a task that is finished first, `dev` with a hub that keeps files in a temporary folder."""
+    """`up`, once for its file, with a task that is finished first; `dev` with a hub that keeps files in a temporary folder."""
     folder, demo, temporary = Folder(tmp_path / "up"), Folder(tmp_path / "dev"), tmp_path / "temporary"
     folder.write('[workers.shouter]\nrun = "shouter:worker"\nenv = {PAUSE = "0.1"}\n', shouter="")
     temporary.mkdir()
@@ -69,6 +69,8 @@ async def test_consoles_run_their_programs_and_end_them(tmp_path: Path) -> None:
             console.wait_until(lambda console=console: "in another terminal" in console.output)  # type: ignore[misc]
         children = descendants(up.pid) | descendants(dev.pid)
         assert len(children) == 2 + 4
+        second = folder.run("up", env=ENV)
+        assert (second.returncode, f"runs already, in process {up.pid} [RUNS_ALREADY]" in second.stderr) == (2, True)
         async with HubClient(demo.url) as client:
             assert (await client.call("echo", "hello", files=[tmp_path / "sent"])).text == "hello"
         assert [path.name[:15] for path in temporary.iterdir()] == ["rolecall-files-"]

@@ -174,7 +174,7 @@ def test_the_demo_runs_with_tls(tmp_path: Path) -> None:
     }
     with Process((*ROLECALL, "dev"), log=tmp_path / "dev.log", env=env) as demo:
         demo.wait_until(lambda: "Next, in another terminal" in demo.output, 30)
-        assert "+ echo:demo ready" in demo.output
+        assert "+ echo:1 ready" in demo.output
         assert demo.stop() == 0
 
 

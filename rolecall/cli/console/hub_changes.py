@@ -29,11 +29,17 @@ class HubChanges:
     def __init__(self, hub: ChosenHub, programs: Sequence[Program], console: Console) -> None:
         self._hub = hub
         self._console = console
-        self._instances = {program.instance for program in programs if program.instance is not None}
-        self._roles = {program.role for program in programs if program.role is not None}
+        self._programs: Sequence[Program] = ()
+        self._roles: set[object] = set()
         self._named: set[tuple[str, object]] = set()
         """Names and epochs of workers that people have been told of."""
         self._after_welcome = asyncio.Event()
+        self.add(programs)
+
+    def add(self, programs: Sequence[Program]) -> None:
+        """These run from now on. What was shown of the roles of others is shown further."""
+        self._programs = programs
+        self._roles |= {program.role for program in programs if program.role is not None}
 
     def after_welcome(self, agents: Iterable[AgentInfo]) -> None:
         """People have been told that these are ready: workers are shown from now on."""
@@ -57,7 +63,7 @@ class HubChanges:
                 await self._console.news(PREFIX, *of_worker(change))
 
     def _is_news(self, change: JsonObject) -> bool:
-        if change["instance_id"] in self._instances:
+        if any(program.is_worker(change["name"]) for program in self._programs):
             self._roles.add(change["role"])
         if change["event"] == "enrolled" and (change["name"], change["epoch"]) in self._named:
             return False

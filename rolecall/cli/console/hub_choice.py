@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _CONNECT = 2.0
 _TOKEN_PATIENCE = 10.0
+_ENDING_PATIENCE = 45.0
+"""Seconds that a hub which is stopping may take until another one is started at its address."""
 _POLL = 0.1
 _NEEDS_ENROL = "for a worker: rolecall tokens new --kind worker --role '*' --name me\nthen set ROLECALL_TOKEN to what it prints"
 
@@ -92,15 +95,21 @@ async def choose_hub(given: str | None, token: str | None, config: Path | None) 
     """`given`: the address that a flag, a variable or the file names. `config`: the settings of a hub that is started."""
     own = _own_hub(config)
     address = hub_address(given or (own.url if own is not None else None), token)
-    if own is not None and (given is None or _same_place(address.url, own.url)) and not _is_listening(own.url):
-        return started_hub(own, token)
-    try:
-        await check_running(address)
-    except (HubUnreachable, CommandError) as error:
-        if given is None and error.reason in ("HUB_UNREACHABLE", "NOT_A_HUB"):
-            raise _cannot_start(own, address) from error
-        raise
-    return ChosenHub(address, token_file=_token_file(token))
+    here = own is not None and (given is None or _same_place(address.url, own.url))
+    until = time.monotonic() + _ENDING_PATIENCE
+    while True:
+        if own is not None and here and not _is_listening(own.url):
+            return started_hub(own, token)
+        try:
+            await check_running(address)
+        except (HubUnreachable, CommandError) as error:
+            if here and error.reason == "HUB_DRAINING" and time.monotonic() < until:
+                await asyncio.sleep(_POLL)  # of a console that was killed: it ends by itself
+                continue
+            if given is None and error.reason in ("HUB_UNREACHABLE", "NOT_A_HUB"):
+                raise _cannot_start(own, address) from error
+            raise
+        return ChosenHub(address, token_file=_token_file(token))
 
 
 async def check_running(address: HubAddress) -> None:

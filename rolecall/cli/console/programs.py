@@ -31,7 +31,8 @@ def _no_files() -> Iterable[Path]:
 class Program:
     """`name`: the prefix of its lines. `env`: its whole environment. `final`: exit codes after which another start would end
     alike, and why. `role`: that it serves, if known. `instance`: under which it enrols, if it does; `enrols`: it does. `note`:
-    what it is called when it is ready. `sources`: its files, for `--reload`.
+    what is said of it when it is ready. `entry`: what it is one of the copies of. `check`: the words that load it and start
+    nothing. `sources`: its files. The last three are for `--reload`.
     """
 
     name: str
@@ -45,7 +46,16 @@ class Program:
     instance: str | None = None
     enrols: bool = False
     note: str = ""
+    entry: str = ""
+    check: Sequence[str] = ()
     sources: Callable[[], Iterable[Path]] = _no_files
+
+    def is_worker(self, name: str) -> bool:
+        """Whether that `role:instance` is what it runs. Its role may be known only once it has enrolled: the instance that it
+        was given is then the whole name, or stands behind another role.
+        """
+        role, _, instance = name.partition(":")
+        return self.instance in (name, instance) and self.role in (None, role)
 
 
 def own_command(*words: str) -> tuple[str, ...]:

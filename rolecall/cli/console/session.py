@@ -16,13 +16,14 @@ from rolecall.cli.console.child import Child, ChildProcess
 from rolecall.cli.console.console import Console, Printer, on_stdout
 from rolecall.cli.console.hub_changes import PREFIX, HubChanges
 from rolecall.cli.console.hub_choice import ChosenHub
+from rolecall.cli.console.old_addresses import old_addresses_refused
 from rolecall.cli.console.programs import Program
 from rolecall.cli.console.runner import ProgramRunner
 from rolecall.cli.console.watched_files import FileWatch
-from rolecall.cli.console.welcome import welcome, workers_among
+from rolecall.cli.console.welcome import live_workers, welcome, workers_among
 from rolecall.cli.output import duration
 from rolecall.system.signals import END, on_signals
-from worker_sdk import HubClient, HubUnreachable, RolecallError
+from worker_sdk import AgentInfo, HubClient, HubUnreachable, RolecallError
 
 if TYPE_CHECKING:
     from rolecall.cli.server.own_hub import OwnHub
@@ -106,21 +107,24 @@ class Session:
         self._leaving.set()
 
     async def _run_workers(self, hub: ChosenHub, programs: Sequence[Program]) -> None:
-        self._workers = [self._keep_running(program, reload=self._options.reload) for program in programs]
-        # What shows or watches what the workers do: it ends before they do.
-        changes = HubChanges(hub, programs, self._console)
-        beside = [asyncio.create_task(self._welcome(hub, programs, changes), name="welcome")]
-        if self._options.logs:
-            beside.append(asyncio.create_task(changes.show(), name="changes at the hub"))
-        if self._options.reload:
-            beside.append(asyncio.create_task(self._watch(), name="watched files"))
-        try:
-            await self._until_over(beside)
-        finally:
-            for task in beside:
-                task.cancel()
-            await asyncio.wait(beside)
-            await self._end(self._workers)
+        async with open_hub(hub.address) as api:
+            before = await live_workers(api, programs)
+        with old_addresses_refused(before, programs):
+            self._workers = [self._keep_running(program, reload=self._options.reload) for program in programs]
+            # What shows or watches what the workers do: it ends before they do.
+            changes = HubChanges(hub, programs, self._console)
+            beside = [asyncio.create_task(self._welcome(hub, programs, before, changes), name="welcome")]
+            if self._options.logs:
+                beside.append(asyncio.create_task(changes.show(), name="changes at the hub"))
+            if self._options.reload:
+                beside.append(asyncio.create_task(self._watch(), name="watched files"))
+            try:
+                await self._until_over(beside)
+            finally:
+                for task in beside:
+                    task.cancel()
+                await asyncio.wait(beside)
+                await self._end(self._workers)
 
     # --- the hub
 
@@ -171,8 +175,10 @@ class Session:
 
     # --- beside the programs
 
-    async def _welcome(self, hub: ChosenHub, programs: Sequence[Program], changes: HubChanges) -> None:
-        found = await workers_among(programs, hub)
+    async def _welcome(
+        self, hub: ChosenHub, programs: Sequence[Program], before: Sequence[AgentInfo], changes: HubChanges
+    ) -> None:
+        found = await workers_among(programs, hub, {agent.name: agent.raw.get("epoch") for agent in before})
         self._console.write(welcome(hub, programs, found, time.monotonic() - self._began))
         changes.after_welcome(found.values())
 

@@ -46,7 +46,9 @@ class FileWatch:
 
 
 class Sources:
-    """The files of a worker: what its words name, the modules of its folder that these import, and what `watch` lists."""
+    """The files of a worker: what its words name, the modules of its folder that these import, and what `watch` lists. Two are
+    equal if they were told the same.
+    """
 
     def __init__(
         self, folder: Path, *, module: str | None = None, words: Sequence[str] = (), watch: Sequence[str] = ()
@@ -56,6 +58,16 @@ class Sources:
         self._words = words
         self._watch = watch
         self._imports = _Imports(folder)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sources) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        return self._folder, self._module, tuple(self._words), tuple(self._watch)
 
     def __call__(self) -> Iterator[Path]:
         return islice(self._all(), MOST)

@@ -12,18 +12,19 @@ from rolecall.cli.console.session import Options, run_session
 from rolecall.cli.server.own_hub import OwnHub
 
 DEMOS = ("echo", "storyteller", "booking")
-_INSTANCE = "demo"
+_INSTANCE = "1"
 
 
 def run_dev(file: Path | None, flags: Mapping[str, Any], *, logs: bool) -> int:
     """The exit code. `file` and `flags`: as for `rolecall serve`."""
-    return run_session(started_hub(OwnHub(file, flags)), _demos, Options("dev", DEMOS, logs=logs))
+    names = [f"{demo}:{_INSTANCE}" for demo in DEMOS]
+    return run_session(started_hub(OwnHub(file, flags)), _demos, Options("dev", names, logs=logs))
 
 
 def _demos(access: Mapping[str, str]) -> Sequence[Program]:
     return [
         Program(
-            name=demo,
+            name=f"{demo}:{_INSTANCE}",
             argv=own_command("worker", "run", f"rolecall.cli.demo:{demo}", "--instance", _INSTANCE, "--quiet"),
             cwd=Path.cwd(),
             env=worker_environment(access, _INSTANCE, {}),

@@ -89,7 +89,7 @@ class WorkerEntry(BaseModel):
     """Any other program, in any language. It gets `ROLECALL_HUB`, `ROLECALL_TOKEN` if there is one, and `ROLECALL_INSTANCE`."""
 
     instances: Annotated[Integer, Field(ge=1, le=MOST_INSTANCES), Expected(f"a whole number from 1 to {MOST_INSTANCES}")] = 1
-    """How many of it run. Their lines begin with NAME:1, NAME:2 and so on."""
+    """How many of it run: NAME:1, NAME:2 and so on, which are also their names at the hub if NAME is their role."""
 
     env: Variables = Field(default_factory=dict)
     """Variables for it. It also gets those of your shell, except `PORT`, `ROLECALL_…` and `A2A_…`."""

@@ -11,11 +11,12 @@ from pathlib import Path
 from rolecall.cli import explained
 from rolecall.cli.announced import find_card
 from rolecall.cli.console.hub_choice import choose_hub
+from rolecall.cli.console.loading import load
 from rolecall.cli.console.programs import worker_environment
 from rolecall.cli.doctor.check import FAIL, Check, failed, passed, print_check, skipped
-from rolecall.cli.output import CommandError
+from rolecall.cli.output import CommandError, counted
 from rolecall.cli.up.agents_file import AgentsFile, AnnounceEntry, WorkerEntry
-from rolecall.cli.up.programs_of import argv_of
+from rolecall.cli.up.programs_of import check_of
 from rolecall.errors import HubError
 from rolecall.system.sockets import bound_socket
 from worker_sdk.calling.trust import tls_towards
@@ -23,8 +24,6 @@ from worker_sdk.config import hub_address
 from worker_sdk.errors import RolecallError
 
 _AT_ONCE = 4
-_PATIENCE = 60.0
-"""Seconds that the module of a worker may take to load."""
 
 
 async def check_all(file: AgentsFile, given: str | None, token: str | None, config: Path | None) -> int:
@@ -38,12 +37,12 @@ async def check_all(file: AgentsFile, given: str | None, token: str | None, conf
 
 async def _checks(file: AgentsFile, given: str | None, token: str | None, config: Path | None) -> AsyncIterator[Check]:
     count = sum(worker.instances for worker in file.workers.values())
-    yield passed("file", f"{file.path}: {count} workers, {len(file.announced)} announced")
+    yield passed("file", f"{file.path}: {counted(count, 'worker')}, {len(file.announced)} announced")
     yield await _hub(given, token, config)
     limit = asyncio.Semaphore(_AT_ONCE)
-    loads = [asyncio.create_task(_worker(file, name, worker, limit)) for name, worker in file.workers.items()]
-    for load in loads:
-        yield await load
+    workers = [asyncio.create_task(_worker(file, name, worker, limit)) for name, worker in file.workers.items()]
+    for worker in workers:
+        yield await worker
     for check in _ports(file):
         yield check
     for name, announced in file.announced.items():
@@ -67,31 +66,15 @@ async def _worker(file: AgentsFile, name: str, worker: WorkerEntry, limit: async
     if worker.run is None:
         word = (worker.command or ("",))[0]
         # As the system looks for it: a path is relative to the folder, a name is on the PATH.
-        found = shutil.which(str(folder / word) if os.path.dirname(word) else word, path=env.get("PATH"))
-        if found is None:
+        place = shutil.which(str(folder / word) if os.path.dirname(word) else word, path=env.get("PATH"))
+        if place is None:
             return failed(title, f"there is no program {word}", f"command of [workers.{name}], in {folder}", 2)
-        return passed(title, f"{found} is there")
+        return passed(title, f"{place} is there")
     async with limit:
-        process = await asyncio.create_subprocess_exec(
-            *argv_of(worker),
-            "--check",
-            cwd=folder,
-            env=env,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                out, err = await process.communicate()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-            return failed(title, f"{worker.run} has not loaded within {_PATIENCE:g} s", f"run of [workers.{name}]", 2)
-    if process.returncode != 0:
-        return failed(title, f"{worker.run} cannot be loaded", err.decode("utf-8", "replace").strip(), 2)
-    role = out.decode("utf-8", "replace").splitlines()[-1:]
-    return passed(title, f"{worker.run} serves {role[0] if role else 'a role'}")
+        found = await load(check_of(worker), folder, env)
+    if found.problem:
+        return failed(title, f"{worker.run} cannot be loaded", found.problem, 2)
+    return passed(title, f"{worker.run} serves {found.role or 'a role'}")
 
 
 def _ports(file: AgentsFile) -> Iterator[Check]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,16 @@ import click
 from rolecall.cli.connect import hub_options
 
 if TYPE_CHECKING:
+    from rolecall.cli.console.hub_choice import ChosenHub
     from rolecall.cli.up.agents_file import AgentsFile
+
+_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+
+
+def _console_name(context: click.Context, option: click.Parameter, name: str | None) -> str | None:
+    if name is not None and not _NAME.fullmatch(name):
+        raise click.BadParameter("at most 32 letters, digits, dots, dashes.", context, option)
+    return name
 
 
 @click.command()
@@ -23,6 +33,12 @@ if TYPE_CHECKING:
     "--logs/--no-logs",
     default=None,
     help="Print what workers and calls do, as `rolecall logs` does, or not. [default: on, or logs of the file]",
+)
+@click.option(
+    "--name",
+    metavar="NAME",
+    callback=_console_name,
+    help="Run a copy beside another console of FILE: its workers are NAME's, as shouter:NAME:1.",
 )
 @click.option("--no-color", is_flag=True, help="No colours, also on a terminal. [env: NO_COLOR]")
 @click.option(
@@ -37,6 +53,7 @@ def up(
     check: bool,
     reload: bool,
     logs: bool | None,
+    name: str | None,
     no_color: bool,
     config: Path | None,
     hub: str | None,
@@ -49,7 +66,9 @@ def up(
     the exit code is 1. Ctrl-C or SIGTERM lets the workers finish what they do, and then ends the hub; the second ends all at
     once (130). On Linux nothing is left running even if this command is killed.
     """
+    from rolecall.cli.console.hub_choice import choose_hub
     from rolecall.cli.up.agents_file import read_agents_file
+    from rolecall.cli.up.console_name import only_console
 
     file = read_agents_file(path)
     given = _given_hub(hub, file)
@@ -61,18 +80,20 @@ def up(
     else:
         if no_color:
             os.environ["NO_COLOR"] = "1"  # for the programs too
-        code = _run(file, given, token, config, reload=reload, logs=file.logs if logs is None else logs)
+        with only_console(file.path, name) as console:
+            chosen = asyncio.run(choose_hub(given, token, config))
+            # At a hub that it starts it is the first console, whose workers need no more than a number.
+            within = console if name is not None or chosen.own is None else ""
+            code = _run(file, chosen, within, reload=reload, logs=file.logs if logs is None else logs)
     click.get_current_context().exit(code)
 
 
-def _run(file: AgentsFile, given: str | None, token: str | None, config: Path | None, *, reload: bool, logs: bool) -> int:
-    from rolecall.cli.console.hub_choice import choose_hub
+def _run(file: AgentsFile, hub: ChosenHub, console: str, *, reload: bool, logs: bool) -> int:
     from rolecall.cli.console.session import Options, run_session
     from rolecall.cli.up.programs_of import names_of, programs_of
 
-    chosen = asyncio.run(choose_hub(given, token, config))
-    options = Options("up", names_of(file), logs=logs, reload=reload, file=file.path)
-    return run_session(chosen, lambda access: programs_of(file, access), options)
+    options = Options("up", names_of(file, console), logs=logs, reload=reload, file=file.path)
+    return run_session(hub, lambda access: programs_of(file, access, console), options)
 
 
 def _given_hub(hub: str | None, file: AgentsFile) -> str | None:

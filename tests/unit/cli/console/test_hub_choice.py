@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -106,9 +107,25 @@ async def test_what_is_no_hub_has_the_port(
         await choose_hub(running.url, None, None)
 
 
-async def test_a_hub_that_stops_is_not_used(running: ScriptedHub) -> None:
-    running.on("GET /health", Response({**HEALTH, "checks": {"taking_calls": False}}))
+STOPPING = Response({**HEALTH, "checks": {"taking_calls": False}})
+
+
+async def test_a_hub_that_stops_is_not_used(running: ScriptedHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    running.on("GET /health", STOPPING)
+    monkeypatch.setattr("rolecall.cli.console.hub_choice._ENDING_PATIENCE", 0.0)
     assert (await refused()).reason == "HUB_DRAINING"
+
+
+async def test_one_that_stops_where_a_hub_is_to_start_is_waited_for(running: ScriptedHub) -> None:
+    running.on("GET /health", STOPPING, STOPPING, Response(HEALTH))
+    assert (await choose_hub(None, None, None)).address.url == running.url
+    assert running.calls().count("GET /health") == 3
+    running.on("GET /health", STOPPING)
+    port = free_port()  # where this machine's hub would start: not there
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(CommandError, match="is stopping"):
+        patch.setenv("ROLECALL_PORT", str(port))
+        async with asyncio.timeout(5):
+            await choose_hub(running.url, None, None)
 
 
 async def test_a_token_that_may_not_enrol_is_named_by_its_holder(running: ScriptedHub) -> None:
