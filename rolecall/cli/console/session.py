@@ -19,6 +19,7 @@ from rolecall.cli.console.hub_choice import ChosenHub
 from rolecall.cli.console.old_addresses import old_addresses_refused
 from rolecall.cli.console.programs import Program
 from rolecall.cli.console.runner import ProgramRunner
+from rolecall.cli.console.stopping import stopping_line, unfinished
 from rolecall.cli.console.watched_files import FileWatch
 from rolecall.cli.console.welcome import live_workers, welcome, workers_among
 from rolecall.cli.output import duration
@@ -85,6 +86,7 @@ class Session:
         self._hub: ProgramRunner | None = None
         self._workers: Sequence[ProgramRunner] = ()
         self._tasks: dict[ProgramRunner, asyncio.Task[None]] = {}
+        self._stopping: asyncio.Task[None] | None = None
 
     async def run(self, programs: Programs) -> int:
         own = self._chosen.own
@@ -97,6 +99,8 @@ class Session:
                 async with self._chosen.with_worker_token() as reached:
                     await self._run_workers(reached, programs(reached.variables))
         finally:
+            if self._stopping is not None:
+                await asyncio.wait([self._stopping])
             await self._end([self._hub] if self._hub is not None else [])
         for line in self._summary():
             self._console.report(line)
@@ -200,9 +204,14 @@ class Session:
     # --- signals
 
     def _first_signal(self) -> None:
-        then = ", then the hub ends" if self._hub is not None else ""
-        self._console.report(f"stopping: the workers finish what they do{then} (Ctrl-C again: at once)")
-        self.leave()
+        self._stopping = asyncio.create_task(self._say_and_leave(), name="stopping")
+
+    async def _say_and_leave(self) -> None:
+        found = await unfinished(self._chosen, [runner.program for runner in self._workers])
+        if not self._at_once:
+            whose = " of yours" if self._chosen.caller_address.token is not None else ""
+            self._console.report(stopping_line(found, own_hub=self._hub is not None, whose=whose))
+            self.leave()
 
     def _next_signal(self) -> None:
         if not self._at_once:
