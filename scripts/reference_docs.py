@@ -79,7 +79,7 @@ def agents_file() -> str:
         "What `rolecall up` runs ([how](../howto/ten-agents-on-a-laptop.md)): the file in the working folder, or the file or",
         "folder that the command names. NAME is what a program's lines begin with, and part of its [name at the",
         "hub](../howto/ten-agents-on-a-laptop.md#names): letters, digits, dots, dashes. An unknown key is an error that names",
-        "the nearest one. `rolecall up --check` checks the file and what it names.",
+        "the nearest one. `rolecall up --check` checks the file and what it names; `rolecall up --reload` follows it.",
         "",
         "The hub's own settings, and the agents whose leases it holds itself (`[[agents]]`), stand in",
         "[rolecall.toml](configuration.md), which every command reads.",

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -114,25 +115,29 @@ def test_ten_agents_in_one_console_outlive_kills_and_end_with_one_signal(folder:
         assert len(children) == 12
         _end_in_a_task(folder, console)
     all_end(children, 1)
-    assert "planner was started 2 times" in console.output
+    assert "planner:1 was started 2 times" in console.output
     assert re.search(r"^up +\| ended after ", console.output, re.MULTILINE)
     assert "Traceback" not in console.output
 
 
 def _check_prefixes(folder: Folder, console: Process) -> None:
     programs = {line.split(" |")[0].strip() for line in console.output.splitlines() if " | " in line}
-    names = [f"shouter:{number}" for number in range(1, 5)] + ["counter:1", "counter:2", "planner", "script", "plain", "coder"]
+    names = [f"shouter:{number}" for number in range(1, 5)] + ["counter:1", "counter:2"]
+    names += [f"{name}:1" for name in ("planner", "script", "plain", "coder")]
     assert len(names) == 10
     assert programs >= {*names, "hub"}
-    assert f"plain          | hub is {folder.url}" in console.output
-    assert {line.index(" |") for line in console.output.splitlines() if re.match(r"[\w:]+( plain)? +\|", line)} == {14}
+    assert f"plain:1         | hub is {folder.url}" in console.output
+    assert {line.index(" |") for line in console.output.splitlines() if re.match(r"[\w:]+ +\|", line)} == {15}
+    listed = {f"  + {name} ready" for name in names if name.partition(":")[0] not in ("script", "plain")}
+    assert listed <= set(console.output.splitlines())
+    assert "  + plain:announced ready (http://127.0.0.1:" in console.output
 
 
 def _kill_a_worker(folder: Folder, console: Process) -> None:
     """It is back under its name, so that nobody waits for the lease of the process before."""
     before = _instances(folder, "planner")
     kill(child_of(console, "planner:worker"))
-    console.wait_until(lambda: "planner was ended by SIGKILL; starts again in 0.5 s (1st time)" in console.output)
+    console.wait_until(lambda: "planner:1 was ended by SIGKILL; starts again in 0.5 s (1st time)" in console.output)
     wait_for(lambda: folder.run("send", "--hub", folder.url, "planner", "back").stdout.strip() == "BACK", 20)
     assert _instances(folder, "planner") == before
 
@@ -171,7 +176,11 @@ def _end_in_a_task(folder: Folder, console: Process) -> None:
     assert send.returncode == 0
     assert console.wait(40) == 0
     text = console.output
-    assert text.index("stopping: the workers finish") < text.index("finishes 1 running task") < text.index("ended after")
+    assert (
+        text.index("stopping: 1 task still runs, and may finish; then the hub ends")
+        < text.index("finishes 1 running task")
+        < text.index("ended after")
+    )
 
 
 def _instances(folder: Folder, role: str) -> list[str]:
@@ -180,14 +189,25 @@ def _instances(folder: Folder, role: str) -> list[str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a signal for the death of a parent")
-def test_a_console_that_is_killed_leaves_no_process(folder: Folder) -> None:
+def test_a_console_that_is_killed_leaves_no_process_and_the_next_takes_its_names(folder: Folder) -> None:
     folder.write('[workers.shouter]\nrun = "shouter:worker"\ninstances = 3\n', shouter="")
+    names = ["1", "2", "3"]
     with folder.up() as console:
         ready(console)
+        assert sorted(_instances(folder, "shouter")) == names
+        second = folder.run("up")
+        assert (second.returncode, f"runs already, in process {console.pid} [RUNS_ALREADY]" in second.stderr) == (2, True)
         children = descendants(console.pid)
         assert len(children) == 4
         console.kill9()
     all_end(children)
+    with folder.up(log="again.log") as console:
+        ready(console)
+        assert console.output.count("is enrolled at") == 3
+        assert sorted(_instances(folder, "shouter")) == names
+        assert folder.send("shouter:1", "hello") == "HELLO"
+        assert folder.run("doctor", "--hub", folder.url).returncode == 0
+        assert console.stop(20) == 0
 
 
 def test_the_second_signal_stops_at_once(folder: Folder) -> None:
@@ -249,7 +269,7 @@ def test_its_own_hub_with_tokens_gives_workers_one_for_as_long_as_it_runs(folder
         ready(console)
         assert "rolecall tokens new --name me" in console.output
         why = "a token sees its own calls, and that of rolecall-up may make none; set ROLECALL_TOKEN to yours"
-        console.wait_until(lambda: f"up      | calls are not shown: {why}" in console.output)
+        console.wait_until(lambda: f"up        | calls are not shown: {why}" in console.output)
         assert folder.run("send", "--hub", folder.url, "shouter", "hello").returncode == 4
         assert folder.send("shouter", "hello", env={"ROLECALL_TOKEN": client}) == "HELLO"
         assert sorted(entry.principal.kind for entry in read(file)) == ["client", "worker"]
@@ -264,61 +284,96 @@ def test_when_nothing_is_left_to_run_it_ends(folder: Folder) -> None:
     folder.write('[workers.once]\ncommand = ["sh", "-c", "echo done; echo bad >&2"]\nrestart = "never"\n')
     with folder.up() as console:
         assert console.wait(40) == 0
-    assert "once | done\n" in console.output and "once | bad\n" in console.output
+    assert "once:1 | done\n" in console.output and "once:1 | bad\n" in console.output
     folder.write('[workers.once]\ncommand = ["sh", "-c", "exit 9"]\nrestart = "never"\n[workers.gone]\ncommand = ["./gone"]\n')
     with folder.up(log="again.log") as console:
         assert console.wait(40) == 1
-    assert "gone cannot be started: No such file or directory; it is left stopped" in console.output
+    assert "gone:1 cannot be started: No such file or directory; it is left stopped" in console.output
 
 
 def test_a_hub_that_refuses_to_start_ends_everything_with_its_code(folder: Folder) -> None:
     folder.write('[workers.shouter]\nrun = "shouter:worker"\n', shouter="")
     done = folder.run("up", env={"ROLECALL_HOST": "0.0.0.0"})
     assert done.returncode == 2
-    assert "hub     | error: host 0.0.0.0 lets other machines call the hub" in done.stdout
+    assert "hub       | error: host 0.0.0.0 lets other machines call the hub" in done.stdout
     assert "hub ended with code 2: its settings are wrong; it is left stopped" in done.stdout
 
 
 CHANGING = """
 [workers.shouter]
 run = "shouter:worker"
+instances = 2
 watch = ["prompt.txt"]
-[workers.planner]
-run = "planner:worker"
 [workers.broken]
 run = "broken:worker"
 [workers.hopeless]
 command = ["false"]
 """
+PLANNER = '[workers.planner]\nrun = "planner:worker"\n'
 
 
-def test_a_change_restarts_that_worker_alone_and_one_that_fails_is_left_stopped(folder: Folder) -> None:
+def test_a_change_replaces_that_worker_alone_and_one_that_fails_is_left_stopped(folder: Folder) -> None:
     folder.write(CHANGING, shouter="", planner="", broken="raise RuntimeError('no key')\n")
     (folder.place / "common.py").write_text("")
-    worker, broken = folder.place / "shouter.py", folder.place / "broken.py"
-    worker.write_text("import common\n" + worker.read_text())
+    worker, broken, agents = (folder.place / name for name in ("shouter.py", "broken.py", "agents.toml"))
+    right = "import common\n" + worker.read_text()
+    worker.write_text(right)
     with folder.up("--reload") as console:
-        console.wait_until(lambda: "shouter  |" in console.output and "planner  |" in console.output, 30)
-        planner = child_of(console, "planner:worker")
-        worker.write_text(worker.read_text().replace("word.upper()", "word.lower()"))
-        console.wait_until(lambda: "shouter starts again: shouter.py has changed" in console.output)
-        wait_for(lambda: folder.run("send", "--hub", folder.url, "shouter", "Hello").stdout.strip() == "hello", 20)
+        console.wait_until(lambda: console.output.count("is enrolled at") == 2, 30)
+        worker.write_text(right + "def broken(:\n")
+        console.wait_until(
+            lambda: "shouter.py has changed, and cannot be used for shouter:1; the version before" in console.output
+        )
+        console.wait_until(lambda: "SyntaxError: invalid syntax (shouter.py, line " in console.output)
+        assert folder.send("shouter", "Hello") == "HELLO"
+        worker.write_text(right.replace("word.upper()", "word.lower()"))
+        answers = _answers_until_both_are_new(folder)
+        assert set(answers) == {"HELLO", "hello"}
+        kept = child_of(console, "shouter:1")
+        agents.write_text(CHANGING + PLANNER)
+        assert "error: broken:worker cannot be loaded: RuntimeError: no key" in console.output
+        console.wait_until(lambda: "planner:1 starts: agents.toml has changed" in console.output)
+        wait_for(lambda: folder.run("send", "--hub", folder.url, "planner", "new").stdout.strip() == "NEW", 20)
+        agents.write_text(CHANGING)
+        console.wait_until(lambda: "planner:1 ends: it is no longer in agents.toml" in console.output)
+        assert child_of(console, "shouter:1") == kept
         for name in ("common.py", "prompt.txt"):
             (folder.place / name).write_text("x = 1\n")
-            console.wait_until(lambda name=name: f"shouter starts again: {name} has changed" in console.output)  # type: ignore[misc]
-        (folder.place / "agents.toml").write_text(CHANGING + "\n")
-        console.wait_until(lambda: "agents.toml has changed; it is read when up starts" in console.output)
-        assert child_of(console, "planner:worker") == planner
-        assert "broken   | error: broken:worker cannot be loaded: RuntimeError: no key" in console.output
+            console.wait_until(lambda name=name: f"shouter:2 starts again: {name} has changed" in console.output)  # type: ignore[misc]
         console.wait_until(
-            lambda: "broken ended with code 1, at once, for the 5th time in a row; it is left" in console.output, 40
+            lambda: "broken:1 ended with code 1, at once, for the 5th time in a row; it is left" in console.output, 40
         )
         broken.write_text(worker.read_text().replace("shouter", "broken"))
         wait_for(lambda: folder.run("send", "--hub", folder.url, "broken", "Mended").stdout.strip() == "mended", 20)
-        console.wait_until(lambda: "hopeless ended with code 1, at once, for the 5th time" in console.output, 40)
+        console.wait_until(lambda: "hopeless:1 ended with code 1, at once, for the 5th time" in console.output, 40)
         assert console.stop(20) == 1
-    assert "hopeless was left stopped after 5 starts: ended with code 1" in console.output
-    assert "broken was left" not in console.output
+    assert "hopeless:1 was left stopped after 5 starts: ended with code 1" in console.output
+    assert "broken:1 was left" not in console.output
+
+
+def _answers_until_both_are_new(folder: Folder) -> list[str]:
+    """What callers get while the copies are replaced: each gets an answer."""
+    answers: list[str] = []
+
+    def are_new() -> bool:
+        found = [_ask(folder, name) for name in ("shouter", "shouter:1", "shouter:2")]
+        assert found[0] is not None, "there was no live worker"
+        answers.append(found[0])
+        return found[1:] == ["hello", "hello"]
+
+    wait_for(are_new, 30)
+    return answers
+
+
+def _ask(folder: Folder, role: str) -> str | None:
+    message = {"kind": "message", "role": "user", "messageId": uuid4().hex, "parts": [{"kind": "text", "text": "Hello"}]}
+    params = {"message": message, "metadata": {"role": role}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params}
+    answer = httpx.post(folder.url, json=call, timeout=20, trust_env=False).json()
+    if "result" not in answer:
+        return None
+    parts = answer["result"]["artifacts"][0]["parts"]
+    return "".join(part["text"] for part in parts).strip()
 
 
 # --- the check

@@ -57,10 +57,6 @@ class RestartPolicy:
         self._final = final
         self._times = self._at_once = 0
 
-    def forget(self) -> None:
-        """Its files have changed: what happened before says nothing."""
-        self._times = self._at_once = 0
-
     def after(self, end: End) -> Again | Left:
         if end.code is None:
             return Left(failed=True, text=f"{end}; it is left stopped")

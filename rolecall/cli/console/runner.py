@@ -52,8 +52,15 @@ class ProgramRunner:
             if self._child is not None:
                 self._child.kill()
 
-    def restart(self) -> None:
-        """It finishes what it does, and starts again; one that is not running starts at once."""
+    @property
+    def is_ending(self) -> bool:
+        """It has been told to."""
+        return self._stop_due
+
+    def restart(self, program: Program) -> None:
+        """It finishes what it does, and starts again, as that program; one that is not running starts at once."""
+        self.program = program
+        self._policy = RestartPolicy(program.restart, program.final)  # what happened before says nothing
         self._restart_due = True
         self._wake.set()
 
@@ -124,8 +131,6 @@ class ProgramRunner:
                     await self._wake.wait()
             except TimeoutError:
                 pass  # the pause is over
-        if self._restart_due:
-            self._policy.forget()
         self._restart_due = False
         self._wake.clear()
         if self._stop_due:

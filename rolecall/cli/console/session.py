@@ -18,11 +18,13 @@ from rolecall.cli.console.hub_changes import PREFIX, HubChanges
 from rolecall.cli.console.hub_choice import ChosenHub
 from rolecall.cli.console.old_addresses import old_addresses_refused
 from rolecall.cli.console.programs import Program
+from rolecall.cli.console.reload import Reload
 from rolecall.cli.console.runner import ProgramRunner
+from rolecall.cli.console.runners import Runners
 from rolecall.cli.console.stopping import stopping_line, unfinished
-from rolecall.cli.console.watched_files import FileWatch
 from rolecall.cli.console.welcome import live_workers, welcome, workers_among
 from rolecall.cli.output import duration
+from rolecall.model.worker import Health
 from rolecall.system.signals import END, on_signals
 from worker_sdk import AgentInfo, HubClient, HubUnreachable, RolecallError
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from rolecall.cli.server.own_hub import OwnHub
 
 INTERRUPTED, _WRONG_SETTINGS = 130, 2
-_POLL, _WATCH_POLL = 0.05, 0.3
+_POLL = 0.05
 _LAST_LINES = 2.0
 """Seconds that the last lines may take to be written."""
 
@@ -40,14 +42,13 @@ Programs = Callable[[Mapping[str, str]], Sequence[Program]]
 
 class Options(NamedTuple):
     """`own`: the command, which its own lines begin with. `names`: those of the programs. `logs`: what workers and calls do at
-    the hub is shown. `reload`: a program whose files change starts again; `file`: one that is read at the start alone.
+    the hub is shown. `reload`: the file that lists the programs; when it or theirs change, what runs follows.
     """
 
     own: str
     names: Sequence[str]
     logs: bool = True
-    reload: bool = False
-    file: Path | None = None
+    reload: Path | None = None
 
 
 def run_session(hub: ChosenHub, programs: Programs, options: Options) -> int:
@@ -84,8 +85,7 @@ class Session:
         self._leaving = asyncio.Event()
         self._at_once = False
         self._hub: ProgramRunner | None = None
-        self._workers: Sequence[ProgramRunner] = ()
-        self._tasks: dict[ProgramRunner, asyncio.Task[None]] = {}
+        self._runners = Runners(self._start, console.report)
         self._stopping: asyncio.Task[None] | None = None
 
     async def run(self, programs: Programs) -> int:
@@ -97,11 +97,11 @@ class Session:
         try:
             if own is None or await self._start_hub(own):
                 async with self._chosen.with_worker_token() as reached:
-                    await self._run_workers(reached, programs(reached.variables))
+                    await self._run_workers(reached, programs)
         finally:
             if self._stopping is not None:
                 await asyncio.wait([self._stopping])
-            await self._end([self._hub] if self._hub is not None else [])
+            await self._runners.end([self._hub] if self._hub is not None else [])
         for line in self._summary():
             self._console.report(line)
         return self._exit_code()
@@ -110,33 +110,35 @@ class Session:
         """Everything finishes what it does, and ends."""
         self._leaving.set()
 
-    async def _run_workers(self, hub: ChosenHub, programs: Sequence[Program]) -> None:
+    async def _run_workers(self, hub: ChosenHub, read: Programs) -> None:
+        programs = read(hub.variables)
+        changes = HubChanges(hub, programs, self._console)
         async with open_hub(hub.address) as api:
             before = await live_workers(api, programs)
         with old_addresses_refused(before, programs):
-            self._workers = [self._keep_running(program, reload=self._options.reload) for program in programs]
+            for program in programs:
+                self._runners.keep_running(program, reload=self._options.reload is not None)
             # What shows or watches what the workers do: it ends before they do.
-            changes = HubChanges(hub, programs, self._console)
             beside = [asyncio.create_task(self._welcome(hub, programs, before, changes), name="welcome")]
             if self._options.logs:
                 beside.append(asyncio.create_task(changes.show(), name="changes at the hub"))
-            if self._options.reload:
-                beside.append(asyncio.create_task(self._watch(), name="watched files"))
+            if self._options.reload is not None:
+                beside.append(asyncio.create_task(self._reload(hub, programs, read, changes), name="watched files"))
             try:
                 await self._until_over(beside)
             finally:
                 for task in beside:
                     task.cancel()
                 await asyncio.wait(beside)
-                await self._end(self._workers)
+                await self._end_workers()
 
     # --- the hub
 
     async def _start_hub(self, own: OwnHub) -> bool:
         """Whether it is ready. False: it has ended for good, or a signal came."""
-        self._hub = self._keep_running(own.program(), reload=False)
+        self._hub = self._runners.keep_running(own.program())
         async with open_hub(self._chosen.address) as api:
-            while not (self._leaving.is_set() or self._tasks[self._hub].done()):
+            while not (self._leaving.is_set() or self._runners.is_over(self._hub)):
                 if await _is_ready(api):
                     return True
                 await asyncio.sleep(_POLL)
@@ -144,10 +146,9 @@ class Session:
 
     # --- programs
 
-    def _keep_running(self, program: Program, *, reload: bool) -> ProgramRunner:
-        runner = ProgramRunner(program, self._start, self._console.report, reload=reload)
-        self._tasks[runner] = asyncio.create_task(runner.run(), name=f"runner of {program.name}")
-        return runner
+    @property
+    def _workers(self) -> Sequence[ProgramRunner]:
+        return [runner for runner in self._runners if runner is not self._hub]
 
     async def _start(self, program: Program) -> Child:
         return await ChildProcess.start(program, partial(self._console.line, program.name))
@@ -157,7 +158,7 @@ class Session:
         leaving = asyncio.create_task(self._leaving.wait(), name="leaving")
         try:
             while not self._is_over():
-                running = [task for task in (*self._tasks.values(), *beside) if not task.done()]
+                running = [*self._runners.still_running(), *(task for task in beside if not task.done())]
                 await asyncio.wait([leaving, *running], return_when=asyncio.FIRST_COMPLETED)
                 for task in beside:
                     if task.done():
@@ -166,16 +167,13 @@ class Session:
             leaving.cancel()
 
     def _is_over(self) -> bool:
-        hub_ended = self._hub is not None and self._tasks[self._hub].done()
-        return self._leaving.is_set() or hub_ended or all(self._tasks[runner].done() for runner in self._workers)
+        hub_ended = self._hub is not None and self._runners.is_over(self._hub)
+        return self._leaving.is_set() or hub_ended or all(self._runners.is_over(runner) for runner in self._workers)
 
-    async def _end(self, runners: Sequence[ProgramRunner]) -> None:
-        for runner in runners:
-            if self._at_once:
-                runner.kill()
-            else:
-                runner.end()
-        await asyncio.gather(*(self._tasks[runner] for runner in runners))
+    async def _end_workers(self) -> None:
+        if self._at_once:
+            self._runners.kill()
+        await self._runners.end(self._workers)
 
     # --- beside the programs
 
@@ -186,20 +184,28 @@ class Session:
         self._console.write(welcome(hub, programs, found, time.monotonic() - self._began))
         changes.after_welcome(found.values())
 
-    async def _watch(self) -> None:
-        """Run forever: start workers again whose files have changed."""
-        watches = [(runner, FileWatch(runner.program.sources)) for runner in self._workers]
-        file = self._options.file
-        own_watch = FileWatch(lambda: [file] if file is not None else [])
-        while True:
-            await asyncio.sleep(_WATCH_POLL)
-            for runner, watch in watches:
-                changed = await asyncio.to_thread(watch.poll)
-                if changed is not None:
-                    self._console.report(f"{runner.name} starts again: {changed.name} has changed")
-                    runner.restart()
-            if own_watch.poll() is not None and file is not None:
-                self._console.report(f"{file.name} has changed; it is read when {self._options.own} starts")
+    async def _reload(self, hub: ChosenHub, programs: Sequence[Program], read: Programs, changes: HubChanges) -> None:
+        """Run forever."""
+        assert self._options.reload is not None
+
+        def on_programs(now: Sequence[Program]) -> None:
+            self._console.expect(program.name for program in now)
+            changes.add(now)
+
+        async def epoch_of(program: Program) -> object:
+            ready = [agent for agent in await live_workers(api, [program]) if agent.state == Health.READY]
+            return ready[0].raw.get("epoch") if ready else None
+
+        async with open_hub(hub.address) as api:
+            reload = Reload(
+                self._runners,
+                self._console.report,
+                epoch_of,
+                file=self._options.reload,
+                read=lambda: read(hub.variables),
+                on_programs=on_programs,
+            )
+            await reload.run(programs)
 
     # --- signals
 
@@ -218,13 +224,12 @@ class Session:
             self._console.report("stopped at once")
         self._at_once = True
         self.leave()
-        for runner in self._tasks:
-            runner.kill()
+        self._runners.kill()
 
     # --- the end
 
     def _summary(self) -> Iterator[str]:
-        for runner in self._tasks:
+        for runner in self._runners:
             times = f"after {runner.starts} starts" if runner.starts > 1 else "at its first start"
             if runner.failed:
                 yield f"{runner.name} was left stopped {times}: {runner.last_end}"
@@ -239,7 +244,7 @@ class Session:
         hub_end = self._hub.last_end if self._hub is not None and self._hub.failed else None
         if hub_end is not None and hub_end.code == _WRONG_SETTINGS:
             return _WRONG_SETTINGS
-        return int(any(runner.failed for runner in self._tasks))
+        return int(any(runner.failed for runner in self._runners))
 
 
 async def _is_ready(api: HubClient) -> bool:

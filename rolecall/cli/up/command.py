@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from rolecall.cli.connect import hub_options
 
 if TYPE_CHECKING:
     from rolecall.cli.console.hub_choice import ChosenHub
+    from rolecall.cli.console.programs import Program
     from rolecall.cli.up.agents_file import AgentsFile
 
 _NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
@@ -28,7 +30,7 @@ def _console_name(context: click.Context, option: click.Parameter, name: str | N
 @click.command()
 @click.argument("path", metavar="[FILE]", type=click.Path(path_type=Path), default="agents.toml")
 @click.option("--check", is_flag=True, help="Check the file, its workers, the hub and the ports; start nothing.")
-@click.option("--reload", is_flag=True, help="A worker whose files change finishes what it does and starts again.")
+@click.option("--reload", is_flag=True, help="Replace workers whose files change, once they load, and follow FILE.")
 @click.option(
     "--logs/--no-logs",
     default=None,
@@ -90,10 +92,15 @@ def up(
 
 def _run(file: AgentsFile, hub: ChosenHub, console: str, *, reload: bool, logs: bool) -> int:
     from rolecall.cli.console.session import Options, run_session
+    from rolecall.cli.up.agents_file import read_agents_file
     from rolecall.cli.up.programs_of import names_of, programs_of
 
-    options = Options("up", names_of(file, console), logs=logs, reload=reload, file=file.path)
-    return run_session(hub, lambda access: programs_of(file, access, console), options)
+    def read(access: Mapping[str, str]) -> Sequence[Program]:
+        """As the file is now."""
+        return programs_of(read_agents_file(file.path), access, console)
+
+    options = Options("up", names_of(file, console), logs=logs, reload=file.path if reload else None)
+    return run_session(hub, read, options)
 
 
 def _given_hub(hub: str | None, file: AgentsFile) -> str | None:

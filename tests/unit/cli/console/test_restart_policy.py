@@ -72,14 +72,6 @@ def test_after_a_long_run_the_pause_is_short_again() -> None:
     assert again(chosen, End(1, LONG_RUN)).pause == 0.5
 
 
-def test_a_change_of_its_files_forgives_everything() -> None:
-    chosen = policy()
-    for _ in range(MOST_FAILURES - 1):
-        again(chosen, End(1, 0))
-    chosen.forget()
-    assert again(chosen, End(1, 0)).pause == 0.5
-
-
 @pytest.mark.parametrize(
     ("restart", "code", "starts_again", "failed"),
     [

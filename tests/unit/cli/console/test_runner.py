@@ -153,7 +153,7 @@ async def test_an_end_during_a_pause_starts_nothing() -> None:
 async def test_a_changed_program_finishes_and_starts_again_without_a_pause_and_a_word() -> None:
     stage = Stage(reload=True, ends_after=3)
     child = await stage.running(1)
-    stage.runner.restart()
+    stage.runner.restart(stage.runner.program)
     await stage.running(2)
     assert (child.orders, stage.times[1] - stage.times[0] < 4, stage.reports) == (["end"], True, [])
     stage.runner.end()
@@ -163,7 +163,7 @@ async def test_a_changed_program_finishes_and_starts_again_without_a_pause_and_a
 async def test_a_change_ends_a_pause_and_what_happened_before_is_forgotten() -> None:
     stage = Stage(*[(1, 0.1)] * 8, reload=True)
     await stage.until(lambda: len(stage.reports) == 4)
-    stage.runner.restart()
+    stage.runner.restart(stage.runner.program)
     await stage.running(5)
     assert stage.times[4] - stage.times[3] < 1
     await stage.running(9)
@@ -176,7 +176,7 @@ async def test_a_change_revives_one_that_was_left_stopped() -> None:
     stage = Stage(*[(1, 0.1)] * 5, reload=True)
     await stage.until(lambda: stage.runner.failed)
     assert stage.reports[-1].endswith("it is left stopped; a change of its files starts it")
-    stage.runner.restart()
+    stage.runner.restart(stage.runner.program)
     await stage.running(6)
     assert not stage.runner.failed
     stage.runner.end()
