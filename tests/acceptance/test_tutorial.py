@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.acceptance.consoles import descendants
@@ -19,40 +19,38 @@ BLOCKS = {name: text for language, name, text in NAMED if language != "toml"}
 TABLES = [text for language, _, text in NAMED if language == "toml"]
 
 
-def up(shell: Shell, roles: int) -> Process:
-    (shell.folder / "up.log").unlink(missing_ok=True)
-    running = shell.process(BLOCKS["up"].strip(), "up.log")
-    running.wait_until(lambda: running.output.count(" is enrolled at ") >= roles, 40)
-    return running
+@contextmanager
+def up(shell: Shell) -> Iterator[Process]:
+    with shell.process(BLOCKS["up"].strip(), "up.log") as running:
+        yield running
+        assert running.stop(30) == 0
 
 
-def hub_of(console: Process) -> int:
-    """The process that the page's last command ends: only that of this console, as others run beside the test."""
-    pattern = re.findall(r"'(.+)'", BLOCKS["kill"])[0]
-    children = [pid for pid, command in descendants(console.pid).items() if pattern in command]
-    assert len(children) == 1, children
-    return children[0]
+def is_enrolled(console: Process, name: str) -> None:
+    console.wait_until(lambda: f"{name} is enrolled at " in console.output, 40)
 
 
 def test_the_ten_steps(tmp_path: Path) -> None:
     port = free_port()
     shell = Shell(tmp_path, f"http://127.0.0.1:{port}")
-    shell.env |= {"ROLECALL_PORT": str(port)}
+    shell.env |= {"ROLECALL_PORT": str(port), "HOME": str(tmp_path)}
+    # The test runs with the packages that `source` would select.
+    installed = shell.run(BLOCKS["install"].replace("source .venv/bin/activate", "true"))
+    assert installed.returncode == 0, installed.stderr
     made = shell.run(BLOCKS["init"])
-    assert made.returncode == 0, made.stderr
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert BLOCKS["tested"].strip() in made.stdout
     shell.folder = folder = tmp_path / "agents"
     assert BLOCKS["shouter"] in (folder / "shouter.py").read_text()
 
-    with up(shell, 1) as console:
+    with up(shell) as console:
+        is_enrolled(console, "shouter:1")
         assert shell.run(BLOCKS["send"]).stdout.strip() == BLOCKS["sent"].strip()
-        assert console.stop(30) == 0
-
-    for agent in ("critic", "planner"):
-        (folder / f"{agent}.py").write_text(BLOCKS[agent])
-    with (folder / "agents.toml").open("a") as file:
-        file.writelines(TABLES)
-
-    with up(shell, 3) as console:
+        for agent, table in zip(("critic", "planner"), TABLES, strict=True):
+            (folder / f"{agent}.py").write_text(BLOCKS[agent])
+            with (folder / "agents.toml").open("a") as file:
+                file.write(table)
+            is_enrolled(console, f"{agent}:1")
         words = ["bash", "-c", BLOCKS["chat"]]
         with Terminal(words, env=shell.env, cwd=folder) as chat:
             chat.expect("you> ")
@@ -70,7 +68,6 @@ def test_the_ten_steps(tmp_path: Path) -> None:
         assert shown.returncode == 0, shown.stderr
         assert planner in shown.stdout
         _break(shell, console)
-        assert console.stop(30) == 0
 
 
 def _break(shell: Shell, console: Process) -> None:
@@ -78,7 +75,9 @@ def _break(shell: Shell, console: Process) -> None:
     sender = threading.Thread(target=lambda: answers.append(shell.run(BLOCKS["long"]).stdout))
     sender.start()
     wait_for(lambda: "working" in shell.run("rolecall tasks ls --role shouter --limit 1").stdout)
-    os.kill(hub_of(console), signal.SIGKILL)
+    (process,) = re.findall(r"rolecall serves at .*; process (\d+)\)$", console.output, re.MULTILINE)
+    assert int(process) in descendants(console.pid)
+    assert shell.run(BLOCKS["kill"].replace("PROCESS", process)).returncode == 0
     sender.join(40)
     words = re.findall(r'"(.+)"', BLOCKS["long"])[0]
     assert [answer.strip() for answer in answers] == [words.upper()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,7 +84,7 @@ def _print_address(settings: Settings) -> Callable[[str], None] | None:
         return None
 
     def ready(url: str) -> None:
-        where = f"  (data: {settings.data_dir})" if settings.store == "sqlite" else f"  (store: {settings.store})"
-        print_notice(f"rolecall serves at {url}{where}")
+        where = f"data: {settings.data_dir}" if settings.store == "sqlite" else f"store: {settings.store}"
+        print_notice(f"rolecall serves at {url}  ({where}; process {os.getpid()})")
 
     return ready
