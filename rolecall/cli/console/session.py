@@ -18,7 +18,7 @@ from rolecall.cli.console.hub_changes import PREFIX, HubChanges
 from rolecall.cli.console.hub_choice import ChosenHub
 from rolecall.cli.console.old_addresses import old_addresses_refused
 from rolecall.cli.console.programs import Program
-from rolecall.cli.console.reload import Reload
+from rolecall.cli.console.reloading.reload import Reload
 from rolecall.cli.console.runner import ProgramRunner
 from rolecall.cli.console.runners import Runners
 from rolecall.cli.console.stopping import stopping_line, unfinished

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rolecall import __version__
+from rolecall.cli.agents.example_call import example_call
 from rolecall.cli.connect import open_hub
 from rolecall.cli.console.hub_choice import ChosenHub
 from rolecall.cli.console.programs import Program
-from rolecall.cli.example_call import example_call
 from rolecall.cli.output import duration
 from rolecall.protocol.dialects import DIALECTS
 from rolecall.setting import DEFAULT_HUB

@@ -11,8 +11,8 @@ from pathlib import Path
 from rolecall.cli import explained
 from rolecall.cli.announced import find_card
 from rolecall.cli.console.hub_choice import choose_hub
-from rolecall.cli.console.loading import load
 from rolecall.cli.console.programs import worker_environment
+from rolecall.cli.console.reloading.loading import load
 from rolecall.cli.doctor.check import FAIL, Check, failed, passed, print_check, skipped
 from rolecall.cli.output import CommandError, counted
 from rolecall.cli.up.agents_file import AgentsFile, AnnounceEntry, WorkerEntry

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rolecall.cli.example_call import quoted
+from rolecall.cli.agents.example_call import quoted
 from rolecall.cli.output import CommandError, print_data, print_notice
 
 _WORKER = '''"""A worker that streams: each word is sent as soon as it is there."""

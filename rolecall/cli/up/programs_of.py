@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rolecall.cli.console.programs import Program, own_command, worker_environment
-from rolecall.cli.console.watched_files import Sources
+from rolecall.cli.console.reloading.watched_files import Sources
 from rolecall.cli.up.agents_file import AgentsFile, AnnounceEntry, WorkerEntry
 
 _TAKEN_OVER = {3: "another process has its name at the hub"}

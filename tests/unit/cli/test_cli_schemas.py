@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, Field, HttpUrl
 
-from rolecall.cli.example_call import example_call
-from rolecall.cli.schemas import NoExample, example_of, members_of, required_of
+from rolecall.cli.agents.example_call import example_call
+from rolecall.cli.agents.schemas import NoExample, example_of, members_of, required_of
 from rolecall.model.a2a import JsonObject
 from worker_sdk import Worker
 from worker_sdk.handlers.models import schema_of

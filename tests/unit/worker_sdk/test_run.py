@@ -226,6 +226,6 @@ def test_logs_follow_one_rule_whoever_runs_the_worker(tmp_path: Path, own: bool,
             assert first.startswith("OWN logs:")
         else:
             line = json.loads(first)
-            assert (line["logger"], line["event"], line["role"]) == ("worker_sdk", "worker_serves", "logs")
-            assert line["message"].startswith(f"logs:{line['instance']} serves at ")
+            assert (line["logger"], line["event"], line["role"]) == ("worker_sdk", "lease_enrolling", "logs")
+            assert line["message"].startswith(f"logs:{line['instance']} is trying to enrol at ")
         worker.stop(10)

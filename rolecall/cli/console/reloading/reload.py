@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from rolecall.cli.console.loading import Load, load
 from rolecall.cli.console.programs import Program
+from rolecall.cli.console.reloading.loading import Load, load
+from rolecall.cli.console.reloading.watched_files import FileWatch
 from rolecall.cli.console.runner import ProgramRunner
 from rolecall.cli.console.runners import Runners
-from rolecall.cli.console.watched_files import FileWatch
 from rolecall.cli.output import CommandError
 from rolecall.errors import ConfigError
 

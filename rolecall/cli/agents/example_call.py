@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from rolecall.cli.schemas import NoExample, example_of, required_of
+from rolecall.cli.agents.schemas import NoExample, example_of, required_of
 from rolecall.model.a2a import JsonObject
 from rolecall.model.card import Skill
 from rolecall.protocol.cards import skills

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.cli.console.watched_files import MOST, FileWatch, Sources
+from rolecall.cli.console.reloading.watched_files import MOST, FileWatch, Sources
 
 
 def write(folder: Path, files: dict[str, str]) -> None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rolecall.cli.agents.example_call import example_call
+from rolecall.cli.agents.schemas import members_of
 from rolecall.cli.completion import complete_skill, complete_worker
 from rolecall.cli.connect import problem, reaches_hub
-from rolecall.cli.example_call import example_call
 from rolecall.cli.output import print_facts, print_json, print_notice, print_table
-from rolecall.cli.schemas import members_of
 from rolecall.model.worker import Health
 from rolecall.protocol.cards import skills
 

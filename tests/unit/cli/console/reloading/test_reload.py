@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.cli.console import reload as module
-from rolecall.cli.console.loading import Load
 from rolecall.cli.console.programs import Program
-from rolecall.cli.console.reload import Reload
+from rolecall.cli.console.reloading import reload as module
+from rolecall.cli.console.reloading.loading import Load
+from rolecall.cli.console.reloading.reload import Reload
 from rolecall.cli.console.runners import Runners
 from rolecall.errors import ConfigError
 

@@ -1,0 +1,1 @@
+"""`rolecall agents`: the live workers, and what they take."""
