@@ -172,7 +172,8 @@ class Within:
         return str(found["result"]["status"]["state"])
 
     def cancel(self, who: str, task: str) -> None:
-        self.ask(who, Ask("cancel", "", "POST", "/", _request("tasks/cancel", {"id": task})))
+        answer = self.ask(who, Ask("cancel", "", "POST", "/", _request("tasks/cancel", {"id": task})))
+        assert answer.json()["result"]["status"]["state"] == "canceled", answer.text
 
     def revoke(self, who: str) -> None:
         path = self.hub.data_dir / "tokens.json"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -22,7 +22,7 @@ from rolecall.errors import (
     WorkerBroke,
     WorkerUnreachable,
 )
-from rolecall.model.a2a import TaskState
+from rolecall.model.a2a import Logged, TaskState
 from rolecall.model.ids import TaskId, WorkerId
 from rolecall.model.principal import LOCAL, Kind, Principal
 from rolecall.model.value import replace
@@ -58,6 +58,34 @@ async def test_a_tree_says_why_its_tasks_have_failed(system: System) -> None:
     assert (found[failed].detail, found[failed].reason) == ("no ink", "")
     assert found[lost].reason == "WORKER_LOST" and found[lost].detail.startswith("editor:a no longer knows the task.")
     assert {found[one].detail for one in (root, done)} == {""}
+
+
+async def test_a_task_whose_end_has_been_read_calls_nobody_more(system: System) -> None:
+    """Also before the hub has ended what it started."""
+    root = await working(system, "planner")
+    await child(system, root, "writer", goes_on=True)
+    call, refused = await within(system, root), list[bool]()
+
+    def try_to_call() -> None:
+        try:
+            system.hub.trees.caller_of(LOCAL, call)
+        except ParentOver:
+            refused.append(True)
+        else:
+            refused.append(False)
+
+    def try_soon(events: Sequence[Logged]) -> bool:
+        asyncio.get_running_loop().call_soon(try_to_call)
+        return True
+
+    at = (await row_of(system, root)).at
+    reader = system.engine.events.follow(root, after=at, idle=timedelta(hours=1))
+    assert not await reader.page()
+    following = asyncio.create_task(reader.live(try_soon), name="reader")
+    await asyncio.sleep(0)
+    await system.cancel(root)
+    assert not await following
+    assert refused == [True]
 
 
 Ending = Callable[[System, TaskId, Hold], Awaitable[None]]

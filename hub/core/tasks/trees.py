@@ -310,11 +310,12 @@ class Trees:
     # --- details
 
     def _running(self, task: TaskId) -> _Parent | None:
-        known = self._parents.get(task)
+        relay, known = self._relays.of(task), self._parents.get(task)
+        if relay is not None and relay.log_writer.ended:
+            return None  # `ended` comes a moment later
         if known is not None:
             return known
-        relay = self._relays.of(task)
-        if relay is None or relay.log_writer.ended or relay.over:
+        if relay is None or relay.over:
             return None
         epoch = relay.registration.epoch if relay.registration is not None else relay.row.epoch
         return _Parent(relay.row.caller, relay.row.role, relay.worker, epoch, {})
