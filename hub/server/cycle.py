@@ -94,7 +94,9 @@ class RequestCycle:
                 self._transport.write(_CONTINUE)
         while not (self._body or (self.complete and not self._body_ended) or self.disconnected or self.answered):
             await self._wait_for_change()
-        if self.disconnected or self.answered or (self._body_ended and not self._body):
+        # A client that disconnects within its body has sent what has come: an upload goes on behind it.
+        is_part = bool(self._body) and not self.complete
+        if self.answered or (self.disconnected and not is_part) or (self._body_ended and not self._body):
             return await self._until_disconnected()
         body = bytes(self._body)
         self._body.clear()

@@ -20,8 +20,28 @@ class NullTransport:
     def resume_reading(self) -> None: ...
 
 
+def _cycle() -> RequestCycle:
+    return RequestCycle(NullTransport(), asyncio.get_running_loop(), {}, keep_alive=True, expects_continue=False)
+
+
+async def test_what_came_of_a_body_before_its_client_disconnected_is_read() -> None:
+    cycle = _cycle()
+    cycle.add_body(b"abc")
+    cycle.disconnect()
+    assert await cycle.receive() == {"type": "http.request", "body": b"abc", "more_body": True}
+    assert await cycle.receive() == {"type": "http.disconnect"}
+
+
+async def test_a_whole_request_whose_client_has_disconnected_is_not_read() -> None:
+    cycle = _cycle()
+    cycle.add_body(b"abc")
+    cycle.finish()
+    cycle.disconnect()
+    assert await cycle.receive() == {"type": "http.disconnect"}
+
+
 async def test_a_body_in_small_pieces_takes_no_more_memory_than_in_one_piece() -> None:
-    cycle = RequestCycle(NullTransport(), asyncio.get_running_loop(), {}, keep_alive=True, expects_continue=False)
+    cycle = _cycle()
     tracemalloc.start()
     try:
         for n in range(30_000):
