@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -14,7 +13,8 @@ import pytest
 
 from tests.acceptance.agent_trees import Agents, open_agents, text_of
 from tests.helpers.client import text_message
-from tests.helpers.processes import ROLECALL, ROOT, Process, run_json, wait_for
+from tests.helpers.pages import Shell, blocks_of
+from tests.helpers.processes import ROLECALL, Process, run_json, wait_for
 
 
 class Shared(NamedTuple):
@@ -125,15 +125,17 @@ def test_the_trace_and_the_remaining_time_go_down(agents: Agents) -> None:
 
 def test_the_worker_of_the_how_to_calls_another(agents: Agents) -> None:
     agents.start("shouter")
-    text = (ROOT / "docs/howto/agents-that-call-agents.md").read_text("utf-8")
-    found = re.search(r"```python worker\n(.*?)```", text, re.DOTALL)
-    assert found is not None
+    page, shell = blocks_of("docs/howto/agents-that-call-agents.md"), Shell(agents.folder, agents.hub.url)
     script = agents.folder / "editor.py"
-    script.write_text(found[1])
+    script.write_text(page["worker"])
     env = {"ROLECALL_TOKEN": agents.tokens["worker"], "ROLECALL_HUB": agents.hub.url, "ROLECALL_INSTANCE": "a"}
     with Process((sys.executable, str(script)), log=agents.folder / "editor.log", env=env, name="editor"):
         wait_for(lambda: "error" not in agents.rpc("editor", "message/send", text_message("up")), 20)
-        assert text_of(agents.send("editor", "hello")) == "HELLO (edited)"
+        done = agents.send("editor", "hello")
+        assert text_of(done) == "HELLO (edited)"
+        shown = shell.run(page["show"].replace("TASK_ID", done["id"]), ROLECALL_TOKEN=agents.tokens["client"]).stdout
+        tree = shown[shown.index("TREE") :].splitlines()[:3]
+        assert [row.split()[:3] for row in tree] == [row.split() for row in page["tree"].splitlines()]
 
 
 def test_a_call_in_a_task_takes_a_model_and_returns_one(agents: Agents) -> None:

@@ -9,14 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.acceptance.consoles import descendants
-from tests.helpers.pages import Shell
-from tests.helpers.processes import ROOT, Process, free_port, wait_for
+from tests.helpers.pages import Shell, blocks_of
+from tests.helpers.processes import Process, free_port, wait_for
 from tests.helpers.terminal import Terminal
 
-PAGE = (ROOT / "docs/tutorial.md").read_text("utf-8")
-NAMED = re.findall(r"^```(\w+) (\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-BLOCKS = {name: text for language, name, text in NAMED if language != "toml"}
-TABLES = [text for language, _, text in NAMED if language == "toml"]
+BLOCKS = blocks_of("docs/tutorial.md")
 
 
 @contextmanager
@@ -46,10 +43,10 @@ def test_the_ten_steps(tmp_path: Path) -> None:
     with up(shell) as console:
         is_enrolled(console, "shouter:1")
         assert shell.run(BLOCKS["send"]).stdout.strip() == BLOCKS["sent"].strip()
-        for agent, table in zip(("critic", "planner"), TABLES, strict=True):
+        for agent, entry in (("critic", "critic-entry"), ("planner", "planner-entry")):
             (folder / f"{agent}.py").write_text(BLOCKS[agent])
             with (folder / "agents.toml").open("a") as file:
-                file.write(table)
+                file.write(BLOCKS[entry])
             is_enrolled(console, f"{agent}:1")
         words = ["bash", "-c", BLOCKS["chat"]]
         with Terminal(words, env=shell.env, cwd=folder) as chat:

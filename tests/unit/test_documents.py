@@ -8,6 +8,7 @@ import re
 import subprocess
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,28 @@ def test_every_relative_link_leads_to_a_file(page: str) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
         if not re.match(r"[a-z]+:", target):
             assert ((ROOT / page).parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", tracked("README.md", "docs/tutorial.md", "docs/howto/*.md", "examples/*/README.md"))
+def test_every_block_of_a_page_has_a_name_and_a_test_that_uses_it(page: str) -> None:
+    """A test that reads the blocks of the page (`blocks_of`), and names the block."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^ *```(.*)$", text, re.MULTILINE)[::2]
+    assert [block for block in blocks if len(block.split()) != 2] == []
+    readers = [strings for strings in _strings_of_tests() if page in strings]
+    used = frozenset[str]().union(*readers)
+    assert {block.split()[1] for block in blocks} - used == set()
+
+
+@cache
+def _strings_of_tests() -> list[frozenset[str]]:
+    """Of each test module that reads the blocks of pages."""
+    sources = [(ROOT / name).read_text("utf-8") for name in tracked("tests/*.py")]
+    trees = [ast.parse(source) for source in sources if "blocks_of(" in source]
+    return [
+        frozenset(node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+        for tree in trees
+    ]
 
 
 def test_prose_names_only_classes_that_are_there() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ from pydantic import BaseModel
 from rolecall.errors import InvalidParams
 from rolecall.model.command import Target
 from rolecall.protocol.v0_3.requests import read_send
-from tests.helpers.processes import ROOT
+from tests.helpers.pages import blocks_of
 from worker_sdk import InputRequired, Message, NeedInput, Reject, RoleUnknown, Task, TaskFailed, TaskRejected, UserError, Worker
 from worker_sdk.errors import HubUnreachable, RolecallError
 from worker_sdk.testing.bench import Bench
@@ -431,9 +430,7 @@ async def test_an_answer_while_the_task_works_is_refused() -> None:
 
 
 async def test_the_test_of_the_how_to_passes() -> None:
-    text = (ROOT / "docs/howto/agents-that-call-agents.md").read_text("utf-8")
-    script, test = (re.search(f"```{mark}\n(.*?)```", text, re.DOTALL) for mark in ("python worker", "python"))
-    assert script is not None and test is not None
+    page = blocks_of("docs/howto/agents-that-call-agents.md")
     shouter = Worker("shouter")
 
     @shouter.on_message
@@ -441,5 +438,5 @@ async def test_the_test_of_the_how_to_passes() -> None:
         return text.upper()
 
     names: dict[str, Any] = {"__name__": "editor", "shouter": shouter}
-    exec(script[1] + test[1], names)
+    exec(page["worker"] + page["test"], names)
     await names["test_the_editor_signs"]()

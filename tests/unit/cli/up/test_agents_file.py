@@ -10,6 +10,7 @@ from rolecall.cli.console.restart_policy import Restart
 from rolecall.cli.output import CommandError
 from rolecall.cli.up.agents_file import AgentsFile, read_agents_file, tables
 from rolecall.errors import ConfigError
+from tests.helpers.pages import blocks_of
 
 
 def read(folder: Path, text: str) -> AgentsFile:
@@ -29,6 +30,13 @@ def test_the_shortest_file_has_one_worker_and_no_hub(tmp_path: Path) -> None:
     worker = file.workers["shouter"]
     assert (worker.run, worker.instances, worker.restart, worker.drain) == ("shouter:worker", 1, Restart.ALWAYS, 45.0)
     assert (file.hub, file.logs, file.announced, file.folder) == (None, True, {}, tmp_path)
+
+
+def test_the_entries_of_the_page_are_read(tmp_path: Path) -> None:
+    page = blocks_of("docs/howto/ten-agents-on-a-laptop.md")
+    file = read(tmp_path, page["announced"] + page["quiet"] + page["other-hub"])
+    assert (file.workers["planner"].command, file.announced["planner"].url) == (("node", "planner.js"), "http://127.0.0.1:9000")
+    assert (file.logs, file.hub) == (False, "https://hub.example.com")
 
 
 def test_everything_that_can_be_said(tmp_path: Path) -> None:
