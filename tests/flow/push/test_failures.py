@@ -114,7 +114,7 @@ async def test_a_refused_event_is_a_dead_letter_at_once_and_can_be_redelivered(
     assert receiver.cursors == [1, 2, 3]
     assert await dead(post) == [("c", 2, f"HTTP {refusal}")]
     await post.push.redeliver(CALLER, mine, "c", Cursor(2))
-    await until(lambda: receiver.taken == [1, 3, 2])
+    await until(lambda: receiver.taken == [1, 3, 2] and post.observer.outcomes.count("delivered") == 3)
     assert receiver.ids[-1] == receiver.ids[1]
     assert receiver.got[-1].body == receiver.got[1].body
     assert not await dead(post)
