@@ -29,7 +29,7 @@ WORKER_TESTS = "tests/unit/worker_sdk"
 _COMMANDS = f"{WORKER_TESTS}/test_command_line_agents.py"
 
 OTHER_TESTS: dict[str, tuple[str, ...]] = {
-    "1.07": (f"{WORKER_TESTS}/test_process.py::test_the_environment_may_use_either_family_of_names",),
+    "1.07": (f"{WORKER_TESTS}/test_config.py::test_the_environment_may_use_either_family_of_names",),
     "1.23": (f"{_COMMANDS}::test_canceling_terminates_the_agent_and_then_kills_it",),
     "1.25": (f"{_COMMANDS}::test_its_start_is_a_status_and_its_session_an_artifact",),
     "1.26": (f"{_COMMANDS}::test_its_thoughts_are_chunks_of_one_text_and_empty_ones_are_skipped",),

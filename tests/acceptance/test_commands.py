@@ -13,8 +13,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rolecall.cli.announced import agent_url
-from rolecall.cli.output import CommandError
 from tests.helpers.certificates import new_authority
 from tests.helpers.processes import (
     ROLECALL,
@@ -142,27 +140,6 @@ def test_announce_trusts_the_authority_of_the_hub_and_of_the_announced_server(tm
     assert refused.returncode == 5
     assert "is signed by an authority that is not trusted here" in refused.stderr
     assert "DELETE /registry/agents/parrot%3Ap" in hub.calls()
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("http://a:1/x", "http://a:1/x"),
-        ("http://a:1/.well-known/agent-card.json", "http://a:1/"),
-        ("http://a:1/x/.well-known/agent.json", "http://a:1/x/"),
-        ("127.0.0.1:9471", "http://127.0.0.1:9471"),
-        ("localhost/.well-known/agent.json", "http://localhost/"),
-        ("agents.example.com:9", "https://agents.example.com:9"),
-    ],
-)
-def test_the_url_of_a_card_or_an_address_also_tells_where_the_agent_is(given: str, expected: str) -> None:
-    assert agent_url(given) == expected
-
-
-@pytest.mark.parametrize("given", ["ftp://a/", "a", "9471", "http:///x", "127.0.0.1:port", "http://a:0/"])
-def test_announce_refuses_what_is_no_url(given: str) -> None:
-    with pytest.raises(CommandError, match="is not an http or https URL"):
-        agent_url(given)
 
 
 def test_worker_stops_on_sigterm_with_0(tmp_path: Path) -> None:
