@@ -112,7 +112,7 @@ def start(command: Sequence[str], env: dict[str, str]) -> subprocess.Popen[bytes
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "ROLECALL_DATA_DIR": folder}
-        env |= {"ROLECALL_PORT": str(PORT), "ROLECALL_HUB": f"http://127.0.0.1:{PORT}", "ROLECALL_INSTANCE": "demo"}
+        env |= {"ROLECALL_PORT": str(PORT), "ROLECALL_HUB": f"http://127.0.0.1:{PORT}", "ROLECALL_INSTANCE": "1"}
         hub = [f"{BIN}/rolecall", "serve"]
         running = [start(hub, env)]
         running += [
