@@ -34,10 +34,19 @@ class InlineFiles:
         self.messages = shares.messages
         """Counts what is put into messages to workers."""
         self._limit = limit
+        self._searched = b""
+        """The small body that was searched last."""
+        self._found = False
 
     def may_be_in(self, body: bytes) -> bool:
-        """Whether there may be something to put in."""
-        return self._limit > 0 and self._codec.may_name_files(body)
+        """Whether there may be something to put in. The readers of an event ask one after the other: it is searched once."""
+        if not self._limit:
+            return False
+        if len(body) >= SMALL:  # it is not kept for this
+            return self._codec.may_name_files(body)
+        if body is not self._searched:
+            self._searched, self._found = body, self._codec.may_name_files(body)
+        return self._found
 
     async def event(self, workspace: str, task: TaskId, event: Event) -> Event:
         """AnswerNotSent."""

@@ -6,6 +6,7 @@
 the refusals said, how often.
 `… load repeat PORT AT_ONCE SECONDS [TASK]` has so many callers of the role `echo`: each sends a message, or asks for the task,
 again at once when it is answered. It prints how many were answered.
+`… load follow PORT READERS ROLE TASK` has so many readers of a running task of that role, and prints how many saw its end.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def start_agent(log: Path) -> tuple[Process, str]:
 
 
 def start_callers(log: Path, *words: object, token: str) -> Process:
-    """`hold`, `storm` or `repeat`, with its arguments."""
+    """`hold`, `storm`, `repeat` or `follow`, with its arguments."""
     return Process(
         (sys.executable, "-m", __spec__.name, *map(str, words)),
         log=log,
@@ -228,6 +229,24 @@ async def _repeat(port: int, at_once: int, seconds: float, task: str) -> None:
     print(json.dumps({"answered": callers.answered}), flush=True)
 
 
+async def _follow(port: int, readers: int, role: str, task: str) -> None:
+    """All of them come at once."""
+    head, _, body = _request(role, "tasks/resubscribe", {"id": task}).partition(b"\r\n\r\n")
+
+    async def sees_the_end() -> bool:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"%b\r\nConnection: close\r\n\r\n%b" % (head, body))
+        try:
+            async with asyncio.timeout(60):
+                answer = await reader.read(-1)
+        finally:
+            writer.close()
+        return b'"completed"' in answer and b'"final":true' in answer
+
+    ends = await asyncio.gather(*(sees_the_end() for _ in range(readers)))
+    print(json.dumps({"ended": sum(ends)}), flush=True)
+
+
 def _main(words: list[str]) -> None:
     match words:
         case ["agent"]:
@@ -238,6 +257,8 @@ def _main(words: list[str]) -> None:
             job = _storm(int(port), int(count), int(at_once))
         case ["repeat", port, at_once, seconds, *task]:
             job = _repeat(int(port), int(at_once), float(seconds), *task or [""])
+        case ["follow", port, readers, role, task]:
+            job = _follow(int(port), int(readers), role, task)
         case _:
             sys.exit(__doc__)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -20,25 +18,6 @@ PAGES, PAUSE = 40, 0.05
 CHURN_SECONDS = 2.0
 
 
-async def _read_all(pair: Neighbours, task: str, readers: int) -> list[bytes]:
-    """What each reader got of a task that is running."""
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tasks/resubscribe", "params": {"id": task}})
-    token = f"Authorization: {pair.headers(BUSY)['Authorization']}\r\n"
-    head = f"Host: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{token}"
-    request = f"POST /agents/page_writer/ HTTP/1.1\r\n{head}\r\n{body}".encode()
-
-    async def one() -> bytes:
-        reader, writer = await asyncio.open_connection("127.0.0.1", pair.hub.port)
-        writer.write(request)
-        try:
-            async with asyncio.timeout(60):
-                return await reader.read(-1)
-        finally:
-            writer.close()
-
-    return await asyncio.gather(*(one() for _ in range(readers)))
-
-
 @pytest.mark.parametrize("readers", [100, pytest.param(1000, marks=pytest.mark.soak)])
 def test_many_readers_of_one_task_all_get_its_end_and_delay_nobody_else(tmp_path: Path, readers: int) -> None:
     with neighbours(tmp_path) as pair, ExitStack() as closing:
@@ -47,8 +26,10 @@ def test_many_readers_of_one_task_all_get_its_end_and_delay_nobody_else(tmp_path
         with pair.unharmed() as harm:
             params = {**text_message(f"{PAGES} {PAUSE}"), "configuration": {"blocking": False}}
             task = pair.rpc(BUSY, "message/send", params, "page_writer")["result"]["id"]
-            answers = asyncio.run(_read_all(pair, task, readers))
-        assert all(b'"completed"' in answer and b'"final":true' in answer for answer in answers)
+            words = (pair.hub.port, readers, "page_writer", task)
+            load = start_callers(tmp_path / "load.log", "follow", *words, token=pair.tokens[BUSY, "client"])
+            closing.enter_context(load)
+            assert line_of(load, 60)["ended"] == readers
         if readers > 100:
             print(harm.check_latency(idle))
 
