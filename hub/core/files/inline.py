@@ -34,7 +34,7 @@ class InlineFiles:
         self.messages = shares.messages
         """Counts what is put into messages to workers."""
         self._limit = limit
-        self._searched = b""
+        self._looked_at = b""
         """The small body that was searched last."""
         self._found = False
 
@@ -44,8 +44,8 @@ class InlineFiles:
             return False
         if len(body) >= SMALL:  # it is not kept for this
             return self._codec.may_name_files(body)
-        if body is not self._searched:
-            self._searched, self._found = body, self._codec.may_name_files(body)
+        if body is not self._looked_at:
+            self._looked_at, self._found = body, self._codec.may_name_files(body)
         return self._found
 
     async def event(self, workspace: str, task: TaskId, event: Event) -> Event:
