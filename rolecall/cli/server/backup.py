@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rolecall.cli.output import print_notice, size
+from rolecall.cli.output import counted, print_notice, size
 from rolecall.cli.server.settings import load_settings
 
 
@@ -27,7 +27,7 @@ def backup(folder: Path, data_dir: Path | None, file: Path | None) -> None:
     settings = load_settings(file, {"data_dir": data_dir}).settings
     made = back_up(settings, folder)
     state = made.state
-    files = f"{state.files} {'file' if state.files == 1 else 'files'} of {size(state.file_bytes)}"
+    files = f"{counted(state.files, 'file')} of {size(state.file_bytes)}"
     print_notice(f"{settings.data_dir} is in {folder}: database of {size(state.size)} (schema {state.schema}), {files}")
     print_notice(f"with {', '.join(made.others)}" if made.others else "without a key or tokens: there are none", "dim")
     if settings.tokens is not None:

@@ -9,7 +9,7 @@ import click
 
 from hub.settings.agents import AgentSetting
 from hub.settings.model import load
-from rolecall.cli.output import print_facts, print_json, print_notice, print_table
+from rolecall.cli.output import counted, print_facts, print_json, print_notice, print_table
 
 
 @click.group()
@@ -54,7 +54,7 @@ def validate_config(file: Path | None) -> None:
     loaded = load(file=file)
     check(loaded.settings, loaded.agents)
     count = len(loaded.agents)
-    agents = f" · {count} {'agent' if count == 1 else 'agents'}" if count else ""
+    agents = f" · {counted(count, 'agent')}" if count else ""
     print_notice(
         f"ok · {loaded.file or 'no file'} · {len(loaded.origins)} of {len(loaded.rows())} settings are not at their default"
         + agents
