@@ -37,7 +37,8 @@ class RequestParser:
         self._peers = peers
         self._tls = tls
         self._max_head = max_head
-        self._parser: Any = httptools.HttpRequestParser(self)
+        self._parser: Any = None
+        """None between two requests: most connections are idle, and each parser takes 1 KB."""
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._first_line = bytearray()
@@ -54,6 +55,8 @@ class RequestParser:
         """Returns the error if the input cannot be parsed; nothing may be fed after that. Endless heads and trailers are
         detected here, because httptools reports a header only when it is complete.
         """
+        if self._parser is None:
+            self._parser = httptools.HttpRequestParser(self)
         if self._first_line:
             self._first_line += data
             self._input = self._first_line
@@ -74,6 +77,8 @@ class RequestParser:
             self._bytes_since_progress += len(data)
             if self._bytes_since_progress > self._max_head:
                 return HeadEndless(self._max_head)
+        else:
+            self._parser = None
         return None
 
     def close(self) -> None:
@@ -107,6 +112,7 @@ class RequestParser:
         version = self._parser.get_http_version()
         expects_continue = self._check(version)
         scope = self._scope(version)
+        self._url, self._headers = b"", []
         self.reading = self._on_request(scope, keep_alive=self._parser.should_keep_alive(), expects_continue=expects_continue)
 
     def on_body(self, body: bytes) -> None:
