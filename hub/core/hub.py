@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from hub.core.admission.idempotency import Call, CallNames, Idempotency, names_of
+from hub.core.admission.idempotency import Call, CallNames, Find, Idempotency, names_of
 from hub.core.files.files import FILE_LIMITS, FileLimits, Files
 from hub.core.push.configs import PushConfigs
 from hub.core.relay.cancel import cancel
@@ -278,7 +278,7 @@ class Hub:
         return call
 
     async def _admit(
-        self, caller: Caller, send: Send, turn: Turn, names: CallNames, on_disconnect: OnDisconnect | None
+        self, caller: Caller, send: Send, turn: Turn, names: CallNames, on_disconnect: OnDisconnect | None, find: Find
     ) -> Call | None:
         """Route, store, and only then call the worker, so that every task that may run can be found again. None: an earlier
         call has one of the names.
@@ -287,9 +287,9 @@ class Hub:
         try:
             if memory := message_memory((turn,)):
                 with self._messages.hold(caller.workspace, memory):
-                    relay = await self._admit_one(caller, send, turn, names, on_disconnect)
+                    relay = await self._admit_one(caller, send, turn, names, on_disconnect, find)
             else:
-                relay = await self._admit_one(caller, send, turn, names, on_disconnect)
+                relay = await self._admit_one(caller, send, turn, names, on_disconnect, find)
         finally:
             self._open_tasks.give_back(caller.workspace)
         if relay is None:
@@ -299,7 +299,7 @@ class Hub:
         return Call(relay.row.id, relay.row.role, relay.began, relay)
 
     async def _admit_one(
-        self, caller: Caller, send: Send, turn: Turn, names: CallNames, on_disconnect: OnDisconnect | None
+        self, caller: Caller, send: Send, turn: Turn, names: CallNames, on_disconnect: OnDisconnect | None, find: Find
     ) -> Relay | None:
         if send.parent is not None:
             row = await self._find_child(caller, send, send.parent)
@@ -310,7 +310,9 @@ class Hub:
             if send.budget is not None:
                 raise InvalidParams("A budget comes with the message that begins a task, and this one goes on with a task.")
             return await self._continue(caller, row, send, references, names)
-        route = await self._route(caller, send, on_disconnect)
+        route = await self._route(caller, send, on_disconnect, find)
+        if route is None:
+            return None
         self._connections.check(caller.workspace)  # before anything is stored: most of those refused end here
         # The place is taken from now on, and not only when the call is stored.
         chosen, relay, branch = route.registration, None, None
@@ -366,8 +368,10 @@ class Hub:
 
         await asyncio.wait([self._supervisor.run_once(f"taking back {task}", retry())])
 
-    async def _route(self, caller: Caller, send: Send, on_disconnect: OnDisconnect | None) -> Route:
-        """Choose a worker, at once or within the time that the caller accepts to wait. ClientDisconnected, DiskLow."""
+    async def _route(self, caller: Caller, send: Send, on_disconnect: OnDisconnect | None, find: Find) -> Route | None:
+        """Choose a worker, at once or within the time that the caller accepts to wait. None: it would wait, and need not,
+        because an earlier call has its name. ClientDisconnected, DiskLow.
+        """
         try:
             try:
                 return await self._router.choose(caller, send)
@@ -378,7 +382,7 @@ class Hub:
             choose = partial(self._router.choose, caller, send)
             with self._deps.shares.waiting.hold(caller.workspace):
                 return await self._deps.waiting.place(
-                    caller.workspace, refusal, choose, within=send.wait, on_disconnect=on_disconnect
+                    caller.workspace, refusal, choose, find, within=send.wait, on_disconnect=on_disconnect
                 )
         except RouteError as error:
             role = send.target.path_role or send.target.role or ""

@@ -261,7 +261,7 @@ class Settings(BaseSettings):
 
     max_waiting: Integer = Field(8_000, ge=1, le=10_000_000)
     """How many calls may wait for a worker (`metadata.waitSeconds`).
-    Higher: more memory, about 17 KB for each. At the limit further calls do not wait and are refused with OVERLOADED."""
+    Higher: more memory, about 16 KB for each. At the limit further calls do not wait and are refused with OVERLOADED."""
 
     max_waiting_per_workspace: Integer = Field(4_000, ge=1, le=10_000_000)
     """How many calls of one workspace may wait for a worker. Without tokens there is one workspace.

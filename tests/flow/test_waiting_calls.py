@@ -304,6 +304,33 @@ async def test_the_calls_that_wait_are_limited_for_each_workspace(system: System
     assert shares.waiting.use.used == 0
 
 
+async def test_a_call_that_may_wait_looks_for_an_earlier_one_only_when_it_gets_no_worker(system: System) -> None:
+    looks = system.engine.done
+    system.with_bounds(shares=Shares(ShareLimits(waiting=1, waiting_per_workspace=1)))
+    waiting = waits(system)
+    await settle()
+    assert looks["tasks.find_call"] == 1
+    with pytest.raises(Overloaded):
+        await waits(system, "refused")
+    assert looks["tasks.find_call"] == 2
+    for _ in range(2):
+        system.forwarder.plan("echo:a", DONE)
+    await system.enrol("echo:a")
+    await waiting
+    await waits(system, "runs at once")
+    assert looks["tasks.find_call"] == 2
+
+
+async def test_a_worker_that_comes_while_a_call_looks_for_an_earlier_one_gets_it(system: System) -> None:
+    look = system.engine.hold("tasks.find_call")
+    waiting = waits(system)
+    await look.reached.wait()
+    system.forwarder.plan("echo:a", DONE)
+    await system.enrol("echo:a")
+    look.release()
+    assert (await asyncio.wait_for(waiting, 1))["status"]["state"] == "completed"
+
+
 async def test_calls_that_wait_in_vain_or_until_the_hub_drains_get_their_last_refusal(system: System) -> None:
     short, long = waits(system, "short", 1), waits(system, "long", 100)
     await asyncio.sleep(0.5)

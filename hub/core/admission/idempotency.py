@@ -61,6 +61,12 @@ class Call(Value, frozen=True, gc=True):
             raise
 
 
+Find = Callable[[], Awaitable[Call | None]]
+"""The stored call that has the name of this one."""
+Start = Callable[[Find], Awaitable[Call | None]]
+"""Starts a new call. None: the store knows its name."""
+
+
 class CallNames(Value, frozen=True):
     """`own`: of this message; None if only the alias identifies it. `alias`: of the task. `of_task`, `of_answer`: those under
     which a new task or an answer is stored.
@@ -132,12 +138,12 @@ class Idempotency:
         caller: Caller,
         send: Send,
         names: CallNames,
-        start: Callable[[], Awaitable[Call | None]],
+        start: Start,
         on_disconnect: OnDisconnect | None = None,
     ) -> Call:
-        """The call that has this name, else a new one. `start` returns None if the store knows the name. While a call is
-        being admitted, its repeats wait, and get the same error if it is not admitted. KeyConflict if a key was used for
-        other content. ClientDisconnected: a repeat's caller has gone.
+        """The call that has this name, else a new one. While a call is being admitted, its repeats wait, and get the same
+        error if it is not admitted. KeyConflict if a key was used for other content. ClientDisconnected: a repeat's caller
+        has gone.
         """
         own, alias = names.own, names.alias
         while True:
@@ -169,20 +175,18 @@ class Idempotency:
         for name in names:
             self._known.pop(name.digest, None)
 
-    async def _find_or_start(
-        self, caller: Caller, send: Send, names: CallNames, start: Callable[[], Awaitable[Call | None]]
-    ) -> Call:
+    async def _find_or_start(self, caller: Caller, send: Send, names: CallNames, start: Start) -> Call:
         """Most messages are new and go to a role: the store says whether the name is free when it takes the call. For others,
-        look first, because starting them affects a task or takes time.
+        look first, because starting them affects a task.
         """
-        looks_first = send.alias or send.task_id or send.wait
-        found = await self._find(caller, send, names) if looks_first else None
+        find = partial(self._find, caller, send, names)
+        found = await find() if send.alias or send.task_id else None
         while found is None:
             try:
-                found = await start() or await self._find(caller, send, names)
+                found = await start(find) or await find()
             except (RouteError, RequestError):
                 # A repeat needs no live worker, no free slot and no paused task.
-                found = await self._find(caller, send, names)
+                found = await find()
                 if found is None:
                     raise
         return found

@@ -36,35 +36,40 @@ class WaitingCalls:
         workspace: str,
         refusal: MayCome,
         choose: Callable[[], Awaitable[Route]],
+        find: Callable[[], Awaitable[object | None]],
         *,
         within: float,
         on_disconnect: Callable[[Callable[[], None]], None] | None,
-    ) -> Route:
-        """`refusal`: of the first try. Raises the last one when the time is over or the hub stops; ClientDisconnected."""
+    ) -> Route | None:
+        """`refusal`: of the first try. None: `find` has found an earlier call with the same name, so it does not wait. Raises
+        the last refusal when the time is over or the hub stops; ClientDisconnected.
+        """
         call = _WaitingCall()
         if on_disconnect is not None:
             on_disconnect(call.leave)
         queue = self._join(workspace, refusal, call)
+        end = asyncio.get_running_loop().call_later(within, call.end)
         try:
-            async with asyncio.timeout(within):
-                while True:
-                    await call.wait()
-                    if call.gone:
-                        raise ClientDisconnected
-                    if call.over:
-                        raise refusal
-                    try:
-                        return await choose()
-                    except (RoleUnknown, NoLiveWorker, WorkerBusy) as error:
-                        refusal = error.copy()
-                        if _key_of(workspace, refusal) == queue.key:
-                            queue.try_later()
-                        else:
-                            self._leave(queue, call)
-                            queue = self._join(workspace, refusal, call)
-        except TimeoutError:
-            raise refusal from None
+            if await find() is not None:
+                return None
+            while True:
+                await call.awake
+                call.sleep()  # what wakes it from now on counts for the next wait
+                if call.gone:
+                    raise ClientDisconnected
+                if call.over:
+                    raise refusal
+                try:
+                    return await choose()
+                except (RoleUnknown, NoLiveWorker, WorkerBusy) as error:
+                    refusal = error.copy()
+                    if _key_of(workspace, refusal) == queue.key:
+                        queue.try_later()
+                    else:
+                        self._leave(queue, call)
+                        queue = self._join(workspace, refusal, call)
         finally:
+            end.cancel()
             self._leave(queue, call)
 
     def wake(self, workspace: str, worker: WorkerId) -> None:
@@ -150,25 +155,21 @@ class _Queue:
 
 
 class _WaitingCall:
-    __slots__ = ("_awake", "_future", "gone", "over")
+    """`awake`: done when it has been woken."""
+
+    __slots__ = ("awake", "gone", "over")
 
     def __init__(self) -> None:
         self.gone = False
         self.over = False
-        self._awake = False
-        self._future: asyncio.Future[None] | None = None
+        self.sleep()
 
-    async def wait(self) -> None:
-        """Until it is woken; also if that was since the last wait."""
-        if not self._awake:
-            self._future = asyncio.get_running_loop().create_future()
-            await self._future
-        self._awake = False
+    def sleep(self) -> None:
+        self.awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake(self) -> None:
-        self._awake = True
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
+        if not self.awake.done():
+            self.awake.set_result(None)
 
     def leave(self) -> None:
         """Its caller has disconnected."""

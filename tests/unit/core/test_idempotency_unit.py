@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, cast
 
-from hub.core.admission.idempotency import Call, CallNames, Idempotency
+from hub.core.admission.idempotency import Call, CallNames, Find, Idempotency
 from hub.core.relay.relay import Relay
 from hub.core.relay.relays import Relays
 from hub.core.tasks.lookup import TaskLookup
@@ -36,7 +36,7 @@ class Kept:
         self.begun = 0
 
     async def send(self, name: bytes, relay: Any) -> None:
-        async def start() -> Call:
+        async def start(find: Find) -> Call:
             self.begun += 1
             await asyncio.sleep(0)
             return Call(TaskId("t"), "echo", START, cast(Relay, relay))
