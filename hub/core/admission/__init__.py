@@ -1,1 +1,1 @@
-"""Decides whether a call is new."""
+"""Decides whether a message is a new call, chooses its worker, and stores it."""
