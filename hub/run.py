@@ -21,11 +21,12 @@ from hypercorn.config import Config
 from hypercorn.utils import LifespanFailureError
 from quart import Quart
 
-from hub.app import Rolecall, Wrap, check_agents, create_app, parts_of, problems_of, refusals, unchanged
+from hub.app import Wrap, check_agents, create_app, parts_of, problems_of, refusals, unchanged
 from hub.core.observe import Observer
 from hub.core.shares.descriptors import Descriptors
 from hub.descriptors import out_of_descriptors, raise_limit, refused_at_once
 from hub.inbound.middleware.refusal import refusal_of
+from hub.parts import Rolecall
 from hub.server.http_server import HttpServer
 from hub.server.tls import HTTP_1, HTTP_2, Certificate
 from hub.settings.agents import AgentSetting
@@ -148,7 +149,7 @@ async def _reload(reload: Reload, settings: Settings, rolecall: Rolecall) -> Non
         except ConfigError as error:
             log.error("agents not read again", extra={"event": "agents_not_read", "why": " ".join(error.problems)})
             continue
-        rolecall.hold(agents)
+        rolecall.agents.hold(agents)
         log.info("agents read again", extra={"event": "agents_read", "agents": len(agents)})
 
 
