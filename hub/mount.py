@@ -27,6 +27,7 @@ from hub.inbound.api.openapi import add_description
 from hub.inbound.api.pushes import add_pushes
 from hub.inbound.api.registry import add_registry
 from hub.inbound.api.tasks import add_tasks
+from hub.inbound.api.usage import add_usage
 from hub.inbound.cards.cards import Cards, add_cards
 from hub.inbound.cards.catalog import Catalog, add_catalog
 from hub.inbound.cards.documents import Documents
@@ -145,6 +146,7 @@ def _add_api(app: Quart, rolecall: Rolecall, condition: Condition, uses: OpenUse
     hub, directory, feeds = rolecall.hub, rolecall.directory, Feeds(rolecall.shares.feeds, uses)
     add_registry(app, directory, feeds, keep_alive=keep_alive)
     add_tasks(app, hub, uses)
+    add_usage(app, hub)
     add_task_feed(app, hub.task_feeds, feeds, keep_alive=keep_alive)
     add_pushes(app, rolecall.push)
     add_operations(

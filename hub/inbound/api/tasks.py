@@ -1,22 +1,17 @@
-"""The hub's own API for tasks: lists, logs, artifacts, usage, erasure, why a worker was chosen. A2A's methods are in `a2a`."""
+"""The hub's own API for tasks: lists, logs, artifacts, erasure, why a worker was chosen. A2A's methods are in `a2a`."""
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
-from typing import Any
 
 from msgspec import UNSET, Raw
 from quart import Quart, Response
 
 from hub.core.hub import Hub
 from hub.core.token_watch import OpenUses, TokenUse
-from hub.inbound.api import answers
 from hub.inbound.api.answers import (
     BranchItem,
     BudgetItem,
-    Cost,
     DecisionItem,
     Erased,
     LoggedEvent,
@@ -26,10 +21,7 @@ from hub.inbound.api.answers import (
     TaskSummaries,
     TaskSummary,
     Tree,
-    UsageItem,
-    UsageSum,
 )
-from hub.inbound.api.downloads import DOWNLOAD, download, download_stored
 from hub.inbound.api.operation import operation
 from hub.inbound.api.requests import (
     ArtifactQuery,
@@ -40,15 +32,15 @@ from hub.inbound.api.requests import (
     Segment,
     TaskFilter,
     TaskListQuery,
-    UsageFilter,
 )
+from hub.inbound.api.usage import cost_item, usage_items
+from hub.inbound.files.downloads import DOWNLOAD, download, download_stored
 from hub.inbound.middleware.audit import recorded
-from hub.inbound.middleware.authentication import caller, may, own_scope, token
+from hub.inbound.middleware.authentication import caller, own_scope, token
 from rolecall.errors import (
     ArtifactNotFound,
     ArtifactUnreadable,
     InvalidParams,
-    ListTooSlow,
     Overloaded,
     RangeInvalid,
     TaskNotCancelable,
@@ -59,12 +51,11 @@ from rolecall.model.command import CancelTask, Target, TaskQuery
 from rolecall.model.ids import Caller, Cursor, TaskId
 from rolecall.model.principal import Right
 from rolecall.model.task import Branch, Excerpt, Question, StoredFile, Summary, TaskChange, TaskRow
-from rolecall.model.usage import Spending, Usage, UsageGroup, UsageQuery, UsageSums, amount_text
+from rolecall.model.usage import Spending, Usage, UsageSums
 from rolecall.protocol.text.timestamp import timestamp
 
 _DOWNLOAD_ERRORS = (TaskNotFound, ArtifactNotFound, RangeInvalid, ArtifactUnreadable, Overloaded)
 
-_FIRST_DAY = date(1970, 1, 1)
 _NO_EXCERPT = Excerpt()
 
 
@@ -179,27 +170,7 @@ def add_tasks(app: Quart, hub: Hub, uses: OpenUses) -> None:
         excerpts = await hub.excerpts(caller(), [root, *(child.row for child in children)])
         items = [_branch_item(root, None, used, budgets, excerpts)]
         items += [_branch_item(row, branch, used, budgets, excerpts) for row, branch in children]
-        return Tree(tasks=items, usage=_usage(UsageSums(one for usage in used.values() for one in usage).sums))
-
-    @app.get("/registry/usage")
-    @operation("What tasks have used of language models, in sums of days.", InvalidParams, ListTooSlow)
-    async def usage(query: UsageFilter) -> answers.UsageSums:
-        return await _read_usage(hub, query)
-
-
-async def _read_usage(hub: Hub, query: UsageFilter) -> answers.UsageSums:
-    """Of the caller; for operators of everybody in their workspace, or of one holder."""
-    own = caller(Right.OPERATE) if query.holder not in (None, caller().name) else caller()
-    holder = own.name if query.holder is None and not may(Right.OPERATE) else query.holder
-    since, until = (None if day is None else (day - _FIRST_DAY).days for day in (query.since, query.until))
-    after = _read_cursor(query.cursor, len(query.by)) if query.cursor is not None else None
-    wanted = UsageQuery(own.workspace, query.by, holder, query.role, since, until, query.limit + 1, after)
-    groups = await hub.usage(wanted)
-    shown = groups[: query.limit]
-    more = len(groups) > len(shown)
-    return answers.UsageSums(
-        sums=[_sum(query.by, group) for group in shown], next_cursor=_cursor(shown[-1].names) if more else None
-    )
+        return Tree(tasks=items, usage=usage_items(UsageSums(one for usage in used.values() for one in usage).sums))
 
 
 async def _owner(hub: Hub, task: str) -> Caller:
@@ -231,48 +202,6 @@ def _summary(kept: Summary) -> TaskSummary:
     )
 
 
-def _cursor(names: Sequence[str]) -> str:
-    """Names have no line ends."""
-    return urlsafe_b64encode("\n".join(names).encode()).decode()
-
-
-def _read_cursor(cursor: str, count: int) -> tuple[str, ...]:
-    try:
-        names = tuple(urlsafe_b64decode(cursor).decode().split("\n"))
-    except ValueError:
-        names = ()
-    if len(names) != count:
-        raise InvalidParams("The cursor is not one that this hub issued for such a query. Start again without it.")
-    return names
-
-
-def _sum(by: Sequence[str], group: UsageGroup) -> UsageSum:
-    names: dict[str, Any] = dict(zip(by, group.names, strict=True))
-    if "day" in names:
-        names["day"] = (_FIRST_DAY + timedelta(days=int(names["day"]))).isoformat()
-    for name in ("holder", "model"):
-        if name in names:
-            names[name] = names[name] or None
-    costs = [_cost(nanos, currency) for currency, nanos in sorted(group.costs.items())]
-    return UsageSum(input_tokens=group.input_tokens, output_tokens=group.output_tokens, costs=costs, **names)
-
-
-def _usage(usage: Sequence[Usage]) -> list[UsageItem]:
-    return [
-        UsageItem(
-            model=one.model or None,
-            input_tokens=one.input_tokens,
-            output_tokens=one.output_tokens,
-            cost=_cost(one.nanos, one.currency) if one.currency else None,
-        )
-        for one in usage
-    ]
-
-
-def _cost(nanos: int, currency: str) -> Cost:
-    return Cost(amount=amount_text(nanos), currency=currency)
-
-
 def _branch_item(
     row: TaskRow,
     branch: Branch | None,
@@ -295,9 +224,9 @@ def _budget(spending: Spending) -> BudgetItem:
     bounds_cost, bounds_tokens = budget.nanos is not None, budget.tokens is not None
     return BudgetItem(
         tokens=budget.tokens,
-        cost=_cost(budget.nanos, budget.currency) if budget.nanos is not None else None,
+        cost=cost_item(budget.nanos, budget.currency) if budget.nanos is not None else None,
         spent_tokens=spending.tokens if bounds_tokens else None,
-        spent_cost=_cost(spending.nanos, budget.currency) if bounds_cost else None,
+        spent_cost=cost_item(spending.nanos, budget.currency) if bounds_cost else None,
     )
 
 
@@ -317,8 +246,8 @@ def task_item(
         created=timestamp(row.created),
         updated=timestamp(row.updated),
         events=row.at,
-        usage=_usage(usage) if usage else UNSET,
-        tree_usage=_usage(tree_usage) if tree_usage else UNSET,
+        usage=usage_items(usage) if usage else UNSET,
+        tree_usage=usage_items(tree_usage) if tree_usage else UNSET,
         question=UNSET if question is None else question.words,
         child=UNSET if question is None or question.child is None else question.child,
         since=UNSET if question is None else timestamp(row.updated),

@@ -1,1 +1,1 @@
-"""Files by reference over HTTP: their addresses, and bodies that are streamed in both directions."""
+"""Files over HTTP: their addresses, bodies that are streamed in both directions, and downloads for browsers."""

@@ -13,11 +13,11 @@ from quart import Quart
 from hub.core.files.files import Files, NewFile
 from hub.core.tasks.trees import Trees
 from hub.inbound.api.answers import FileItem
-from hub.inbound.api.downloads import DOWNLOAD, Selection, select
 from hub.inbound.api.leases import seconds
 from hub.inbound.api.operation import documented, operation_of
 from hub.inbound.api.requests import Conditions, FileInPath, UploadPiece, UploadStart
 from hub.inbound.api.validation import Query, members_of, validate
+from hub.inbound.files.downloads import DOWNLOAD, Selection, select
 from hub.inbound.files.sending import send_content
 from hub.inbound.files.upload_body import UploadBody
 from hub.inbound.middleware.audit import outcome_of, record, recorded, required

@@ -15,9 +15,9 @@ from hub.core.files.files import Files
 from hub.core.shares.share import HeldShare, WorkspaceShare
 from hub.core.token_watch import OpenUses, TokenUse
 from hub.inbound.api.application import create_api
-from hub.inbound.api.downloads import DOWNLOAD, disposition, download, download_stored, safe_name
 from hub.inbound.api.operation import operation
 from hub.inbound.api.requests import Conditions
+from hub.inbound.files.downloads import DOWNLOAD, disposition, download, download_stored, safe_name
 from rolecall.errors import FileLost
 from rolecall.model.content import Download
 from rolecall.model.ids import Caller, FileId
