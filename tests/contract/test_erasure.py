@@ -88,7 +88,7 @@ async def test_an_unknown_task_is_erased_already(store: Store, engine: Engine) -
 async def test_a_long_task_is_unknown_from_the_first_piece_on(
     store: Store, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hub.storage.sqlite.tasks.FORGET_EVENTS", 10)
+    monkeypatch.setattr("hub.storage.sqlite.tasks.deletion.FORGET_EVENTS", 10)
     task, letter = await whole_and_long(engine)
     if not await engine.tasks.erase(task):
         pytest.skip("has no pieces")
@@ -123,7 +123,7 @@ async def whole_and_long(engine: Engine) -> tuple[TaskId, Cursor]:
 
 
 async def test_large_events_are_erased_in_pieces(store: Store, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hub.storage.sqlite.tasks.FORGET_BYTES", 250_000)
+    monkeypatch.setattr("hub.storage.sqlite.tasks.deletion.FORGET_BYTES", 250_000)
     task = await admitted(engine)
     await grown(engine, task, 6, size=100_000)
     await append(engine, task, DONE, after=6)
@@ -132,7 +132,7 @@ async def test_large_events_are_erased_in_pieces(store: Store, engine: Engine, m
 
 
 async def test_what_a_killed_hub_has_left_is_forgotten(store: Store, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hub.storage.sqlite.tasks.FORGET_EVENTS", 10)
+    monkeypatch.setattr("hub.storage.sqlite.tasks.deletion.FORGET_EVENTS", 10)
     task, _ = await whole_and_long(engine)
     await engine.tasks.erase(task)
     engine = await store.reopen()
@@ -145,7 +145,7 @@ async def test_what_a_killed_hub_has_left_is_forgotten(store: Store, engine: Eng
 
 
 async def test_a_reader_of_an_erased_task_ends_without_a_gap(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hub.storage.sqlite.tasks.FORGET_EVENTS", 10)
+    monkeypatch.setattr("hub.storage.sqlite.tasks.deletion.FORGET_EVENTS", 10)
     task = await admitted(engine)
     await grown(engine, task, 60, size=6_000)
     await append(engine, task, DONE, after=60)

@@ -260,7 +260,7 @@ async def test_a_reader_gets_its_callers_changes_and_nobody_elses(store: Store, 
 
 
 async def test_callers_with_the_same_hash_are_kept_apart(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("task_changes", "tasks", "events"):
+    for module in ("tasks.changes", "tasks.store", "events"):
         monkeypatch.setattr(f"hub.storage.sqlite.{module}.feed_of", lambda caller: 7)
     tasks = {caller: await ended(engine, caller) for caller in (ANNA, BERT)}
     for caller, task in tasks.items():
@@ -274,7 +274,7 @@ async def test_a_reader_that_lags_gets_every_change_once_from_the_store(
     store: Store, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_changes, "RECENT", 7)
-    monkeypatch.setattr("hub.storage.sqlite.task_changes.PAGE", 4)
+    monkeypatch.setattr("hub.storage.sqlite.tasks.changes.PAGE", 4)
     monkeypatch.setattr(task_changes, "PAGE", 4)
     tasks = [await ended(engine) for _ in range(3)]
     async with following(engine) as feed:
@@ -336,7 +336,7 @@ async def test_deleted_tasks_are_in_no_feed(store: Store, engine: Engine, clock:
 async def test_a_task_is_in_no_feed_from_the_first_piece_of_its_erasure_on(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hub.storage.sqlite.tasks.FORGET_EVENTS", 2)
+    monkeypatch.setattr("hub.storage.sqlite.tasks.deletion.FORGET_EVENTS", 2)
     task = await admitted(engine)
     await append(engine, task, WORKING, text(), text(), text(), DONE)
     if not await engine.tasks.erase(task):

@@ -348,8 +348,8 @@ async def test_totals_follow_what_is_hidden_discarded_and_forgotten(engine: Engi
 
 
 async def test_a_total_is_counted_up_to_a_limit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    for storage in ("memory", "sqlite"):
-        monkeypatch.setattr(f"hub.storage.{storage}.tasks.COUNTED", 3)
+    for module in ("memory.tasks", "sqlite.tasks.lists"):
+        monkeypatch.setattr(f"hub.storage.{module}.COUNTED", 3)
     for state in (TaskState.WORKING, TaskState.FAILED, TaskState.COMPLETED):
         for _ in range(5):
             await append(engine, await admitted(engine), status(state))

@@ -23,9 +23,9 @@ from hub.storage.sqlite.files import SqliteFiles
 from hub.storage.sqlite.pushes import SqlitePushes
 from hub.storage.sqlite.registry import SqliteRegistry
 from hub.storage.sqlite.summaries import SqliteSummaries
-from hub.storage.sqlite.task_changes import SqliteChanges
-from hub.storage.sqlite.task_counts import TaskCounts
-from hub.storage.sqlite.tasks import SqliteTasks
+from hub.storage.sqlite.tasks.changes import SqliteChanges
+from hub.storage.sqlite.tasks.counts import TaskCounts
+from hub.storage.sqlite.tasks.store import SqliteTasks
 from hub.storage.sqlite.usage import SqliteUsage
 from rolecall.errors import StoreError
 

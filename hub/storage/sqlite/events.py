@@ -22,9 +22,9 @@ from hub.storage.sqlite.connections.writer import Item, Writer
 from hub.storage.sqlite.contents import LARGE, as_value, is_large, write_large
 from hub.storage.sqlite.files import bind
 from hub.storage.sqlite.pushes import mark_owed
-from hub.storage.sqlite.task_changes import SqliteChanges, feed_of
-from hub.storage.sqlite.task_counts import TaskCounts
-from hub.storage.sqlite.tasks import MEMBERS, row_of
+from hub.storage.sqlite.tasks.changes import SqliteChanges, feed_of
+from hub.storage.sqlite.tasks.counts import TaskCounts
+from hub.storage.sqlite.tasks.rows import MEMBERS, row_of
 from hub.storage.sqlite.usage import add_usage
 from rolecall.errors import HubError, LogMoved, StoreUnavailable, TaskNotFound
 from rolecall.model.a2a import Event, EventKind, Logged, TaskState

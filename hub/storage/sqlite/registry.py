@@ -17,7 +17,7 @@ from hub.storage.common.leases import Key, LeaseChange, LeaseRecord, LeaseTable,
 from hub.storage.common.reserve import Reserve
 from hub.storage.sqlite.connections.readers import SqliteReader
 from hub.storage.sqlite.connections.writer import Writer
-from hub.storage.sqlite.tasks import PAUSED_STATE
+from hub.storage.sqlite.tasks.rows import PAUSED_STATE
 from rolecall.errors import LeaseUnknown
 from rolecall.model.card import Interface
 from rolecall.model.ids import Caller, WorkerId

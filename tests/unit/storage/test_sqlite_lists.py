@@ -14,7 +14,7 @@ import pytest
 
 from hub.storage.sqlite.connections.readers import ListReaders
 from hub.storage.sqlite.engine import SqliteEngine
-from hub.storage.sqlite.tasks import list_count, list_page
+from hub.storage.sqlite.tasks.lists import list_count, list_page
 from rolecall.errors import StoreUnavailable
 from rolecall.model.a2a import TaskState
 from rolecall.model.command import TaskQuery

@@ -17,10 +17,10 @@ from hub.storage.common import leases
 from hub.storage.common.cached_task import CachedTask, numbered
 from hub.storage.common.log_tail import TAIL_BYTES, TAIL_EVENTS
 from hub.storage.sqlite import registry as registry_module
-from hub.storage.sqlite import tasks as tasks_module
 from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.engine import SqliteEngine
-from hub.storage.sqlite.tasks import FORGET_EVENTS
+from hub.storage.sqlite.tasks import store as tasks_module
+from hub.storage.sqlite.tasks.deletion import FORGET_EVENTS
 from rolecall.errors import TaskNotFound
 from rolecall.model.a2a import Logged, TaskState
 from rolecall.model.ids import START, Cursor, TaskId, WorkerId

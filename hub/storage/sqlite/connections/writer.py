@@ -12,7 +12,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from hub.storage.sqlite.task_counts import TaskCounts
+from hub.storage.sqlite.tasks.counts import TaskCounts
 from rolecall.errors import HubError, StoreUnavailable
 
 T = TypeVar("T")

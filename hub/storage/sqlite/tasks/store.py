@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
 
 from hub.ports.clock import Clock
 from hub.ports.shares import Share
@@ -15,10 +14,10 @@ from hub.storage.sqlite.cache import Cache
 from hub.storage.sqlite.connections.readers import ListReaders, SqliteReader
 from hub.storage.sqlite.connections.writer import Writer
 from hub.storage.sqlite.contents import as_value, is_large, write_large
-from hub.storage.sqlite.files import bind, can_bind, unbind
+from hub.storage.sqlite.files import bind, can_bind
 from hub.storage.sqlite.pushes import SqlitePushes
-from hub.storage.sqlite.summaries import keep_summary
-from hub.storage.sqlite.task_changes import (
+from hub.storage.sqlite.tasks.call_names import ENDED, FIND_CALL, add_names, forget_names, free_names, joined
+from hub.storage.sqlite.tasks.changes import (
     DROP_DISCARDED,
     OLD_DISCARDED,
     SqliteChanges,
@@ -26,18 +25,28 @@ from hub.storage.sqlite.task_changes import (
     forget_discarded,
     keep_discarded,
 )
-from hub.storage.sqlite.task_counts import TaskCounts
+from hub.storage.sqlite.tasks.counts import TaskCounts
+from hub.storage.sqlite.tasks.deletion import (
+    EXPIRED,
+    FORGET_TASKS,
+    delete,
+    erase_piece,
+    is_short,
+    replace_by_summary,
+    still_expired,
+    within_limit,
+)
+from hub.storage.sqlite.tasks.lists import list_count, list_page, where_of
+from hub.storage.sqlite.tasks.rows import BRANCH, MEMBERS, PAUSED_STATE, branch_of, branch_values, child_of, row_of, values_of
 from hub.storage.sqlite.usage import add_budget, spend_as_parent
 from rolecall.errors import FileNotFound, TaskNotFound
 from rolecall.model.a2a import PAUSED, TaskState
 from rolecall.model.call import CallName, StoredCall
 from rolecall.model.command import TaskQuery
-from rolecall.model.ids import START, Caller, Cursor, FileId, TaskId, WorkerId
+from rolecall.model.ids import START, Caller, FileId, TaskId, WorkerId
 from rolecall.model.push import SealedConfig
 from rolecall.model.task import (
-    COUNTED,
     ROW_SIZE,
-    SUMMARY_SIZE,
     Branch,
     Child,
     Conversation,
@@ -50,10 +59,6 @@ from rolecall.model.task import (
 from rolecall.model.usage import Budget
 from rolecall.model.value import replace
 
-MEMBERS = (
-    "id, workspace, caller, role, worker, epoch, context, worker_task, worker_context, dialect, spoken, alias, "
-    "state, last, position, size, created, updated"
-)
 _ADMIT = f"""
 insert into task ({MEMBERS}, turn_after, turn_message, turn_dialect, turn_params, names, feed, admitted)
 values ({", ".join("?" * 25)})
@@ -83,8 +88,6 @@ delete from turn where task = (select key from task where id = ?1) and after = ?
 and seq = (select max(seq) from turn where task = (select key from task where id = ?1))
 returning seq, task, names
 """
-PAUSED_STATE = "state in ({})".format(", ".join(f"'{state}'" for state in sorted(PAUSED)))
-"""In the words of the index task_paused, or SQLite does not use it."""
 _FIRST_AFTER = f"(select key from task where {PAUSED_STATE} and %s order by workspace, worker, epoch limit 1)"
 # Jumps from worker to worker in the index. "select distinct" would read the entries of all paused tasks, and a comparison of
 # three columns at once those of the workspace.
@@ -103,51 +106,11 @@ PAUSED_AT = f"""
 select {MEMBERS} from task_now
 where {PAUSED_STATE} and workspace = ? and worker = ? and epoch = ? and id > ? order by id limit ?
 """
-# Takes the name if it is free. A call without a task, or whose task ended before ?5, has no right to it any more.
-_ADD_CALL = """
-insert into call (name, task, began, content) values (?1, ?2, ?3, ?4)
-on conflict (name) do update set task = excluded.task, began = excluded.began, content = excluded.content
-where call.content = x'' and not exists (
-  select 1 from task where key = call.task and (idle_since is null or updated > ?5)
-)
-"""
-_FIND_CALL = """
-select task.id, task.role, call.began, call.content from call join task on task.key = call.task
-where name = ?1 and (call.content <> x'' or idle_since is null or updated > ?2)
-"""
-# A name that was free may be a later task's by now.
-_FREE_NAME = "delete from call where name = ? and task = ?"
-_NAMES = "select names from task where key = ?1 union all select names from turn where task = ?1"
-_NAME_BYTES = 16
-# The last of a piece of the tasks that ended in that time, by idle_since, and their number.
-_ENDED = """
-select max(idle_since), count(*) from (
-  select idle_since from task where idle_since > ?1 and idle_since <= ?2 order by idle_since limit ?3
-)
-"""
-_NAMES_OF_ENDED = """
-select key, names from task where idle_since > ?1 and idle_since <= ?2
-union all
-select key, turn.names from task join turn on turn.task = task.key where idle_since > ?1 and idle_since <= ?2
-"""
-_FORGET_NAME = f"{_FREE_NAME} and content = x''"
-_FORGOTTEN = "calls forgotten"
-"""In the table meta: the `idle_since` up to which names have been deleted."""
-_EXPIRED = f"""
-select key, id, last from (select key, id, last, idle_since from task where idle_since < ?1 order by idle_since limit ?3)
-union all
-select key, id, last from (
-  select key, id, last from task
-  where idle_since is null and updated < ?2 and {PAUSED_STATE} limit ?3
-)
-limit ?3
-"""
 # Two searches with a union: for one search with an "or" SQLite would scan all tasks.
 _UNFINISHED = f"select {MEMBERS} from task_now where idle_since is null order by key"
-_BRANCH = "parent, root, roles, deadline, goes_on"
-_ADD_BRANCH = f"insert into branch (task, {_BRANCH}) values (?, ?, ?, ?, ?, ?)"
-_BRANCH_OF = f"select {_BRANCH} from branch where task = (select key from task where id = ?)"
-_CHILDREN = f"select {_BRANCH}, {MEMBERS} from branch join task_now on task_now.key = branch.task"
+_ADD_BRANCH = f"insert into branch (task, {BRANCH}) values (?, ?, ?, ?, ?, ?)"
+_BRANCH_OF = f"select {BRANCH} from branch where task = (select key from task where id = ?)"
+_CHILDREN = f"select {BRANCH}, {MEMBERS} from branch join task_now on task_now.key = branch.task"
 _TREE = f"{_CHILDREN} where root = ? and not hidden order by branch.task limit ?"
 _OPEN_CHILDREN = f"{_CHILDREN} where idle_since is null order by branch.task"
 # By its tree: there is no index by parent.
@@ -158,11 +121,6 @@ select {MEMBERS} from task_now where {PAUSED_STATE} and exists (
 )
 """
 _DISCARDED = f"select key, (select parent from branch where branch.task = key), {MEMBERS} from task where id = ?"
-_SIZE = f"""
-select workspace, {ROW_SIZE} + (select size from task_now where key = ?1) + length(turn_params)
-  + (select coalesce(sum(length(params)), 0) from turn where task = ?1)
-from task where key = ?1
-"""
 # The row of an open task may be behind its log: the second part adds that.
 _ALL_SIZES = f"""
 select workspace, sum(size) from (
@@ -174,34 +132,10 @@ select workspace, sum(size) from (
   select workspace, length(params) from turn join task on task.key = turn.task
 ) group by workspace
 """
-# Not even `forget` waits for the rest of it. The row of an open task may be behind its log.
-_BEGIN_ERASURE = """
-update task set hidden = 1, state = 'completed', idle_since = 0,
-  last = (select last from task_now where key = ?1), size = (select size from task_now where key = ?1)
-where key = ?1
-"""
-# From the end, so that a reader that lags has no gap.
-_NEWEST_EVENTS = """
-select min(place), count(*) from (
-  select place, sum(bytes) over (order by place desc) - bytes as before from (
-    select place, length(body) as bytes from event
-    where place > (?1 << 24) and place < ((?1 + 1) << 24) order by place desc limit ?2
-  )
-) where before < ?3
-"""
-_NEWEST_FIRST = "order by updated desc, id desc limit ?"
 _NO_TASK = (-1, "")
 _NO_FILE = -2
-_STILL_EXPIRED = f"""
-select 1 from task where key = ?3 and id = ?4 and (
-  idle_since < ?1 or idle_since is null and updated < ?2 and {PAUSED_STATE}
-)
-"""
-# Limits of one call of `forget`, because other writes wait for it. A task with more events is deleted alone.
-FORGET_TASKS = 50
-FORGET_EVENTS = 2_000
-FORGET_BYTES = 1024 * 1024
-"""Of events of a task that is erased."""
+_FORGOTTEN = "calls forgotten"
+"""In the table meta: the `idle_since` up to which names have been deleted."""
 FORGET_CALLS = 100
 """Tasks whose names one call of `forget_calls` deletes."""
 
@@ -246,8 +180,8 @@ class SqliteTasks:
     ) -> bool:
         self._reserve.check()
         self._disk.check(row.caller.workspace)
-        first = (turn.after, turn.message_id, turn.dialect, as_value(turn.params), _joined(names))
-        values = (*_values(row), *first, feed_of(row.caller))
+        first = (turn.after, turn.message_id, turn.dialect, as_value(turn.params), joined(names))
+        values = (*values_of(row), *first, feed_of(row.caller))
         parent = branch.parent if branch is not None else None
         free_before = self._clock.wall() - remembered.total_seconds()
         counts = self._counts
@@ -258,12 +192,12 @@ class SqliteTasks:
             revision = self._changes.next_revision()
             place = db.execute(_ADMIT, (*values, revision)).lastrowid or 0
             counts.add(row.caller, row.role, 1)
-            if not _add_calls(db, place, START, names, free_before):
-                _delete(db, counts, place, free_before)
+            if not add_names(db, place, START, names, free_before):
+                delete(db, counts, place, free_before)
                 return None
             if files:
                 if not can_bind(db, place, files):
-                    _delete(db, counts, place, row.created)
+                    delete(db, counts, place, row.created)
                     return _NO_FILE, revision
                 bind(db, place, files)
             if is_large(turn.params):
@@ -272,7 +206,7 @@ class SqliteTasks:
             if set_config is not None:
                 set_config(db)
             if branch is not None:
-                db.execute(_ADD_BRANCH, (place, *_branch_values(branch)))
+                db.execute(_ADD_BRANCH, (place, *branch_values(branch)))
                 spend_as_parent(db, place, branch.parent)
             if budget is not None:
                 add_budget(db, place, row.id, budget)
@@ -293,7 +227,7 @@ class SqliteTasks:
         return stored is not None
 
     async def find_call(self, name: bytes, *, remembered: timedelta) -> StoredCall | None:
-        rows = await self._reader.rows(_FIND_CALL, (name, self._clock.wall() - remembered.total_seconds()))
+        rows = await self._reader.rows(FIND_CALL, (name, self._clock.wall() - remembered.total_seconds()))
         return StoredCall(*rows[0]) if rows else None
 
     async def add_turn(
@@ -306,7 +240,7 @@ class SqliteTasks:
         files: Sequence[FileId] = (),
     ) -> bool:
         self._reserve.check()
-        values = (turn.after, turn.message_id, turn.dialect, as_value(turn.params), _joined(names))
+        values = (turn.after, turn.message_id, turn.dialect, as_value(turn.params), joined(names))
         now = self._clock.wall()
         free_before = now - remembered.total_seconds()
 
@@ -318,7 +252,7 @@ class SqliteTasks:
             key, workspace = found
             if not can_bind(db, key, files):
                 return _NO_FILE, ""
-            if not _add_calls(db, key, turn.after, names, free_before):
+            if not add_names(db, key, turn.after, names, free_before):
                 return None
             bind(db, key, files)
             seq, row_id = db.execute(_ADD_TURN, (key, *values)).fetchone()
@@ -352,7 +286,7 @@ class SqliteTasks:
             if found is None:
                 return None
             seq, key, names = found
-            db.executemany(_FREE_NAME, _split(key, names))
+            free_names(db, key, names)
             return int(seq), db.execute("select workspace from task where key = ?", (key,)).fetchone()[0]
 
         def publish(dropped: tuple[int, str] | None) -> None:
@@ -385,7 +319,7 @@ class SqliteTasks:
         now = self._clock.wall()
 
         def write(db: sqlite3.Connection) -> tuple[tuple[str, int], TaskChange | None] | None:
-            """As from `_delete`, and the change, if its admission was one."""
+            """As from `delete`, and the change, if its admission was one."""
             found = db.execute(_DISCARDED, (task,)).fetchone()
             if found is None:
                 return None
@@ -393,7 +327,7 @@ class SqliteTasks:
             revision = self._changes.next_revision()
             gone = change_of(row_of(members), parent, revision, state=TaskState.SUBMITTED, gone=True)
             known = keep_discarded(db, key, revision)
-            return _delete(db, self._counts, key, now), gone if known else None
+            return delete(db, self._counts, key, now), gone if known else None
 
         def publish(discarded: tuple[tuple[str, int], TaskChange | None] | None) -> None:
             self._cache.drop(task)
@@ -408,7 +342,7 @@ class SqliteTasks:
     async def all_of(
         self, caller: Caller, *, context: str | None, admitted_by: float, ended_by: float | None = None, limit: int
     ) -> Sequence[TaskRow]:
-        where, values = _filter(caller, context, None)
+        where, values = where_of(caller, context, None)
         if ended_by is not None:
             where += " and updated <= ? and idle_since is not null"
             values.append(ended_by)
@@ -417,9 +351,9 @@ class SqliteTasks:
 
     async def erase(self, task: TaskId) -> bool:
         def write(db: sqlite3.Connection) -> tuple[bool, tuple[str, int] | None]:
-            """Whether it was there, and as from `_erase_piece`."""
+            """Whether it was there, and as from `erase_piece`."""
             found = db.execute("select key, hidden and idle_since = 0 from task where id = ?", (task,)).fetchone()
-            return found is not None, _erase_piece(db, self._counts, *found) if found is not None else None
+            return found is not None, erase_piece(db, self._counts, *found) if found is not None else None
 
         def publish(erased: tuple[bool, tuple[str, int] | None]) -> None:
             self._cache.drop(task)
@@ -481,7 +415,7 @@ class SqliteTasks:
             self._disk.fill(workspace, size)
 
     async def conversation(self, caller: Caller, context: str, role: str | None) -> Conversation | None:
-        where, values = _filter(caller, context, role)
+        where, values = where_of(caller, context, role)
         rows = await self._reader.rows(
             f"select worker, worker_context from task where {where} and not hidden and worker is not null "
             "order by key desc limit 1",
@@ -490,7 +424,7 @@ class SqliteTasks:
         return Conversation(WorkerId.of(rows[0][0]), rows[0][1]) if rows else None
 
     async def paused(self, caller: Caller, context: str, role: str | None) -> Sequence[TaskId]:
-        where, values = _filter(caller, context, role)
+        where, values = where_of(caller, context, role)
         states = sorted(PAUSED)
         sql = f"select id from task where {where} and not hidden and state in ({', '.join('?' * len(states))}) order by key"
         return [TaskId(task) for (task,) in await self._reader.rows(sql, [*values, *states])]
@@ -505,13 +439,13 @@ class SqliteTasks:
 
     async def branch_of(self, task: TaskId) -> Branch | None:
         rows = await self._reader.rows(_BRANCH_OF, (task,))
-        return _branch_of(rows[0]) if rows else None
+        return branch_of(rows[0]) if rows else None
 
     async def tree(self, root: TaskId, *, limit: int) -> Sequence[Child]:
-        return [_child_of(row) for row in await self._reader.rows(_TREE, (root, limit))]
+        return [child_of(row) for row in await self._reader.rows(_TREE, (root, limit))]
 
     async def open_children(self) -> Sequence[Child]:
-        return [_child_of(row) for row in await self._reader.rows(_OPEN_CHILDREN, ())]
+        return [child_of(row) for row in await self._reader.rows(_OPEN_CHILDREN, ())]
 
     async def paused_task(self, workspace: str, task: TaskId) -> TaskRow | None:
         sql = f"select {MEMBERS} from task_now where id = ? and workspace = ? and {PAUSED_STATE}"
@@ -531,14 +465,14 @@ class SqliteTasks:
         now = self._clock.wall()
         before = (now - ended_for.total_seconds(), now - paused_for.total_seconds())
         summary_since = now - summaries_for.total_seconds()
-        expired = _within_limit(await self._reader.rows(_EXPIRED, (*before, FORGET_TASKS)))
+        expired = within_limit(await self._reader.rows(EXPIRED, (*before, FORGET_TASKS)))
         discarded = await self._reader.rows(OLD_DISCARDED, (before[0], FORGET_TASKS))
-        short = sum(last for _, _, last in expired) <= FORGET_EVENTS
+        short = is_short(expired)
 
         def write(db: sqlite3.Connection) -> list[tuple[TaskId, str, int]]:
             db.executemany(DROP_DISCARDED, discarded)
-            gone = [(key, task) for key, task, _ in expired if db.execute(_STILL_EXPIRED, (*before, key, task)).fetchone()]
-            return [(task, *_replace_by_summary(db, self._counts, key, summary_since)) for key, task in gone]
+            gone = [(key, task) for key, task, _ in expired if still_expired(db, before, key, task)]
+            return [(task, *replace_by_summary(db, self._counts, key, summary_since)) for key, task in gone]
 
         def publish(gone: list[tuple[TaskId, str, int]]) -> None:
             for task, workspace, size in gone:
@@ -557,188 +491,13 @@ class SqliteTasks:
             rows = await self._reader.rows("select value from meta where name = ?", (_FORGOTTEN,))
             self._calls_forgotten = float(rows[0][0]) if rows else 0.0
         after, before = self._calls_forgotten, self._clock.wall() - remembered.total_seconds()
-        upto, count = (await self._reader.rows(_ENDED, (after, before, FORGET_CALLS)))[0]
+        upto, count = (await self._reader.rows(ENDED, (after, before, FORGET_CALLS)))[0]
 
         def write(db: sqlite3.Connection) -> None:
-            for key, names in db.execute(_NAMES_OF_ENDED, (after, upto)).fetchall():
-                db.executemany(_FORGET_NAME, _split(key, names))
+            forget_names(db, after, upto)
             db.execute("insert or replace into meta (name, value) values (?, ?)", (_FORGOTTEN, upto))
 
         if count:
             await self._writer.submit(write, short=True)
             self._calls_forgotten = upto
         return int(count)
-
-
-def list_count(caller: Caller, query: TaskQuery) -> tuple[str, list[Any]]:
-    """The statement that counts a list, and its values."""
-    if query.context_id is None and not query.states and query.since is None:
-        where, values = _filter(caller, None, query.role)
-        return f"select min(coalesce(sum(tasks), 0), {COUNTED}) from tally where {where}", values
-    filters = _list_filters(caller, query)
-    counts = [f"(select count(*) from (select 1 from task where {where} limit {COUNTED}))" for where, _ in filters]
-    return f"select min({' + '.join(counts)}, {COUNTED})", [value for _, values in filters for value in values]
-
-
-def list_page(caller: Caller, query: TaskQuery) -> tuple[str, list[Any]]:
-    """The statement that reads one row more than the page. It reads as many of each state, because an index has a state's tasks
-    in order, and not those of several.
-    """
-    pieces, found = list[str](), list[Any]()
-    for where, values in _list_filters(caller, query):
-        if query.before is not None:
-            where += " and (updated, id) < (?, ?)"
-            values.extend(PageMark.parse(query.before))
-        pieces.append(f"select {MEMBERS} from task_now where {where} {_NEWEST_FIRST}")
-        found += [*values, query.limit + 1]
-    if len(pieces) == 1:
-        return pieces[0], found
-    together = " union all ".join(f"select * from ({piece})" for piece in pieces)
-    return f"select * from ({together}) {_NEWEST_FIRST}", [*found, query.limit + 1]
-
-
-def _list_filters(caller: Caller, query: TaskQuery) -> list[tuple[str, list[Any]]]:
-    """One for each state."""
-    return [_list_filter(caller, query, state) for state in query.states or (None,)]
-
-
-def _list_filter(caller: Caller, query: TaskQuery, state: TaskState | None) -> tuple[str, list[Any]]:
-    where, values = _filter(caller, query.context_id, query.role)
-    if state in (None, TaskState.COMPLETED):
-        where += " and not hidden"  # a hidden task is completed
-    elif state == TaskState.SUBMITTED:
-        where = where.replace("workspace =", "+workspace =") + " and idle_since is null"  # no other index but task_idle
-    else:
-        where += " and state not in ('completed', 'submitted')"  # needed to use the partial index
-    if state is not None:
-        where += " and state = ?"
-        values.append(state)
-    if query.since is not None:
-        where += " and updated >= ?"
-        values.append(query.since)
-    return where, values
-
-
-def _within_limit(expired: Sequence[tuple[int, TaskId, int]]) -> Sequence[tuple[int, TaskId, int]]:
-    events = 0
-    for count, (_, _, last) in enumerate(expired):
-        events += last
-        if count and events > FORGET_EVENTS:
-            return expired[:count]
-    return expired
-
-
-def row_of(members: Sequence[Any]) -> TaskRow:
-    (task, workspace, caller, role, worker, epoch, context, worker_task, worker_context, *rest) = members
-    dialect, log_dialect, alias, state, last, position, size, created, updated = rest
-    return TaskRow(
-        id=TaskId(task),
-        caller=Caller(workspace, caller),
-        role=role,
-        worker=WorkerId.of(worker) if worker is not None else None,
-        epoch=epoch,
-        context=context,
-        worker_task=worker_task,
-        worker_context=worker_context,
-        dialect=dialect,
-        log_dialect=log_dialect,
-        alias=alias,
-        state=TaskState(state),
-        at=Cursor(last),
-        position=position or None,
-        size=size,
-        created=created,
-        updated=updated,
-    )
-
-
-def _values(row: TaskRow) -> tuple[Any, ...]:
-    """Missing texts are stored as empty strings: see `_KIND_TEXT` in events.py."""
-    worker = str(row.worker) if row.worker is not None else None
-    names = (row.id, *row.caller, row.role, worker, row.epoch, row.context, row.worker_task, row.worker_context, row.dialect)
-    return (*names, row.log_dialect, row.alias, str(row.state), row.at, row.position or "", row.size, row.created, row.updated)
-
-
-def _branch_values(branch: Branch) -> tuple[Any, ...]:
-    return branch.parent, branch.root, " ".join(branch.roles), branch.deadline, branch.goes_on
-
-
-def _branch_of(members: Sequence[Any]) -> Branch:
-    parent, root, roles, deadline, goes_on = members
-    return Branch(TaskId(parent), TaskId(root), tuple(roles.split()), deadline, bool(goes_on))
-
-
-def _child_of(members: Sequence[Any]) -> Child:
-    return Child(row_of(members[5:]), _branch_of(members[:5]))
-
-
-def _filter(caller: Caller, context: str | None, role: str | None) -> tuple[str, list[Any]]:
-    where, values = "workspace = ? and caller = ?", list[Any](caller)
-    for term, value in (("context = ? and context <> ''", context), ("role = ?", role)):  # needed to use the partial index
-        if value is not None:
-            where += f" and {term}"
-            values.append(value)
-    return where, values
-
-
-def _add_calls(db: sqlite3.Connection, key: int, began: Cursor, names: Sequence[CallName], free_before: float) -> bool:
-    """Store all names, or none. False: one of them is an earlier call's."""
-    for at, name in enumerate(names):
-        # As byte arrays: see `_KIND_TEXT` in events.py.
-        if db.execute(_ADD_CALL, (bytearray(name.digest), key, began, bytearray(name.content), free_before)).rowcount != 1:
-            db.executemany(_FREE_NAME, [(added.digest, key) for added in names[:at]])
-            return False
-    return True
-
-
-def _joined(names: Sequence[CallName]) -> bytearray:
-    """As they are stored with their message, by which they are found when it goes: an index by task would cost a page."""
-    return bytearray().join([name.digest for name in names])
-
-
-def _split(key: int, joined: bytes) -> list[tuple[bytes, int]]:
-    return [(joined[at : at + _NAME_BYTES], key) for at in range(0, len(joined), _NAME_BYTES)]
-
-
-def _erase_piece(db: sqlite3.Connection, counts: TaskCounts, key: int, begun: bool) -> tuple[str, int] | None:
-    """As from `_delete`; None: there are more events."""
-    if not begun:
-        _count_as_gone(db, counts, key)
-        db.execute(_BEGIN_ERASURE, (key,))
-        for table in ("push_config", "delivery", "dead_letter"):
-            db.execute(f"delete from {table} where task = ?", (key,))
-        for (names,) in db.execute(_NAMES, (key,)).fetchall():
-            db.executemany(_FREE_NAME, _split(key, names))
-    lowest, count = db.execute(_NEWEST_EVENTS, (key, FORGET_EVENTS, FORGET_BYTES)).fetchone()
-    if count:
-        db.execute("delete from event where place >= ? and place < ((? + 1) << 24)", (lowest, key))
-    more = db.execute("select 1 from event where place > (?1 << 24) and place < ((?1 + 1) << 24) limit 1", (key,)).fetchone()
-    return None if more else _delete(db, counts, key)
-
-
-def _replace_by_summary(db: sqlite3.Connection, counts: TaskCounts, key: int, since: float) -> tuple[str, int]:
-    """As from `_delete`, less the bytes of the summary, if one is kept."""
-    kept = keep_summary(db, key, since)
-    workspace, size = _delete(db, counts, key)
-    return workspace, size - SUMMARY_SIZE * kept
-
-
-def _delete(db: sqlite3.Connection, counts: TaskCounts, key: int, files_unused_since: float = 0.0) -> tuple[str, int]:
-    """The workspace of the task, and how many bytes it counted."""
-    workspace, size = db.execute(_SIZE, (key,)).fetchone()
-    for (names,) in db.execute(_NAMES, (key,)).fetchall():
-        db.executemany(_FREE_NAME, _split(key, names))
-    db.execute("delete from event where place > (?1 << 24) and place < ((?1 + 1) << 24)", (key,))
-    db.execute("delete from turn where task = ?", (key,))
-    unbind(db, key, files_unused_since)
-    _count_as_gone(db, counts, key)
-    db.execute("delete from task where key = ?", (key,))
-    return workspace, size
-
-
-def _count_as_gone(db: sqlite3.Connection, counts: TaskCounts, key: int) -> None:
-    """The task is about to be hidden or deleted. A hidden one is not counted."""
-    found = db.execute("select workspace, caller, role from task where key = ? and not hidden", (key,)).fetchone()
-    if found is not None:
-        workspace, name, role = found
-        counts.add(Caller(workspace, name), role, -1)
