@@ -1,4 +1,4 @@
-"""The task rows of the SQLite engine."""
+"""The task store of the SQLite engine."""
 
 from __future__ import annotations
 
