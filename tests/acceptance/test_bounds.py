@@ -307,9 +307,9 @@ def test_ended_tasks_leave_the_disk_after_retention_over_many_rounds(tmp_path: P
 
 
 def _come_and_go(tmp_path: Path, *, rounds: int, calls: int) -> None:
-    """Rounds of calls whose tasks are kept for a second, and of questions without an answer."""
+    """Rounds of calls whose tasks and summaries are kept for a second, and of questions without an answer."""
     with (
-        start_hub(tmp_path / "hub", argv=brisk.ARGV, retention=1, max_pause=1, same_message=1) as hub,
+        start_hub(tmp_path / "hub", argv=brisk.ARGV, retention=1, keep_summaries=1, max_pause=1, same_message=1) as hub,
         worker_on(hub, "word_writer", OWN_WORKERS, tmp_path),
         worker_on(hub, "asker", PLAIN_WORKERS, tmp_path),
     ):
