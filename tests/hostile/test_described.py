@@ -45,7 +45,7 @@ include-path-regex = "/(dead-letters|summaries|tasks|usage)$"
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400]
 [[operations]]
 include-path-regex = "/files"
-checks.positive_data_acceptance.expected-statuses = ["2xx", 304, 404, 409, 413]
+checks.positive_data_acceptance.expected-statuses = ["2xx", 304, 404, 409, 413, 416]
 [[operations]]
 include-path-regex = '/files/\{file\}$'
 include-method = "GET"
