@@ -16,8 +16,8 @@ from typing import Any
 import coverage
 import pytest
 
-FOLDER = "ROLECALL_MUTATION_RECORD"
-SOURCES = "ROLECALL_MUTATION_SOURCES"
+FOLDER = "MUTATION_RECORD"
+SOURCES = "MUTATION_SOURCES"
 
 
 class Reach:
