@@ -213,8 +213,8 @@ async def _running(
             shares.uses,
             reason_of=lambda error: row_of(type(error)).reason.lower(),
         )
-        vault, files = _vault(settings), f"{files_url(place)}/"
-        file_urls = FileUrls(files)
+        vault, file_addresses = _vault(settings), f"{files_url(place)}/"
+        file_urls = FileUrls(file_addresses)
         forwarder = HttpForwarder(client, answer_limits(settings), vault, shares.large_events, file_urls)
         codec = Codec(clock.wall, file_urls)
         parts = _dependencies(settings, engine, forwarder, codec, observer, clock, supervisor, shares, tokens)
@@ -241,7 +241,9 @@ async def _running(
         webhooks = HttpWebhooks(webhook_client, webhook_guard, clock.wall, secret=settings.webhook_secret)
         deliveries = Deliveries(deps, webhooks, vault, supervisor, DeliveryPolicy(retry=timedelta(seconds=settings.push_retry)))
         push = PushConfigs(deps.engine.pushes, webhooks, vault, deliveries, limit=settings.max_push_configs)
-        hub = Hub(deps, supervisor, hub_limits(settings, files), push, tokens.may_call, quarantined=settings.quarantine)
+        hub = Hub(
+            deps, supervisor, hub_limits(settings, file_addresses), push, tokens.may_call, quarantined=settings.quarantine
+        )
         disk_growth = GrowthWatch(shares.disk, clock)
         rolecall = Rolecall(
             hub, directory, engine, push, shares, disk_growth, observer, agents, supervisor, connections.callers

@@ -24,7 +24,7 @@ class HeldAgents:
         self._agents: list[AgentSetting] = []
         self._sealed: dict[str, str] = {}
         """Their credentials, each sealed once, so that it stays the same."""
-        self._unread: Sequence[str] = ()
+        self._unread: list[str] = []
         """Why some of them are not read again, as it was logged last."""
 
     def hold(self, agents: Sequence[AgentSetting]) -> None:

@@ -13,8 +13,8 @@ from hub.outbound.client import ClientLimits
 from hub.settings.model import Settings
 
 
-def hub_limits(settings: Settings, files_url: str) -> HubLimits:
-    """`files_url`: what the URLs of the hub's files begin with."""
+def hub_limits(settings: Settings, file_addresses: str) -> HubLimits:
+    """`file_addresses`: what the URLs of the hub's files begin with."""
     grace = timedelta(seconds=settings.file_grace)
     return HubLimits(
         keep_alive=timedelta(seconds=settings.keep_alive),
@@ -24,7 +24,7 @@ def hub_limits(settings: Settings, files_url: str) -> HubLimits:
         same_message=timedelta(seconds=settings.same_message),
         keep_usage=timedelta(seconds=settings.keep_usage),
         tree=TreeLimits(settings.max_call_depth, settings.max_tree_calls),
-        files=FileLimits(settings.max_file, grace, files_url),
+        files=FileLimits(settings.max_file, grace, file_addresses),
     )
 
 

@@ -57,7 +57,7 @@ _NO_TOKENS = "the hub has had tokens and has none now, so it refuses every calle
 
 
 def files_url(place: Place) -> str:
-    """What the URLs of the hub's files begin with, less the slash."""
+    """The collection of the hub's files. The URL of each is below it."""
     return f"{place.url.rstrip('/')}{FILES_PATH}"
 
 

@@ -1,4 +1,4 @@
-"""The parts of a running hub that others than its composition need."""
+"""The parts of a running hub."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def joined(names: Sequence[CallName]) -> bytearray:
 
 
 def free_names(db: sqlite3.Connection, key: int, names: bytes) -> None:
-    """`names`: joined."""
+    """`names`: as from `joined`."""
     db.executemany(_FREE_NAME, _split(key, names))
 
 

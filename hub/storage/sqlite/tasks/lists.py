@@ -64,6 +64,7 @@ def _list_filter(caller: Caller, query: TaskQuery, state: TaskState | None) -> t
 
 
 def where_of(caller: Caller, context: str | None, role: str | None) -> tuple[str, list[Any]]:
+    """The condition for tasks of the caller, and its values. None: of any context, of any role."""
     where, values = "workspace = ? and caller = ?", list[Any](caller)
     for term, value in (("context = ? and context <> ''", context), ("role = ?", role)):  # needed to use the partial index
         if value is not None:
